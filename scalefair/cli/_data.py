@@ -336,8 +336,23 @@ components_option = click.option(
     help="Number of kernel features; cost grows with its square.",
 )  # fmt: skip
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
+
+
 # A file that another command wrote: looked for before anything heavy is loaded
-WRITTEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+class _WrittenFile(click.Path):
+    """A file that exists; click takes one that may not be looked at for one that does not."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            os.stat(value)
+        except PermissionError as error:
+            self.fail(str(error), param, ctx)
+        except OSError:
+            pass  # click says what is wrong
+        return super().convert(value, param, ctx)
+
+
+WRITTEN_FILE = _WrittenFile(exists=True, dir_okay=False, path_type=Path)
 model_file_option = partial(click.option, type=WRITTEN_FILE)
 
 

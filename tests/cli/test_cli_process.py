@@ -61,7 +61,7 @@ def test_from_a_csv_to_predictions(folder, tmp_path):
     assert code == 0, err
     assert json.loads(out)["rows"] == 300
     assert err == (
-        "scalefair: note: column 'id' is different in every row: an identifier, left out\n"
+        "scalefair: note: column 'id' is different in every row, an identifier: left out\n"
     )
     own = ["--keep", "sex", "--out", tmp_path / "p.csv"]
     code, out, err = run("predict", tmp_path / "m.scalefair", folder / "d.csv", *own)
