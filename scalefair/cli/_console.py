@@ -268,3 +268,17 @@ def _option_for(error: InputError) -> str:
     if isinstance(error, CsvOptionError):
         return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}"
     return ""
+
+
+class WrittenFile(click.Path):
+    """A file that exists; click takes one that may not be looked at for one that does not."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path; a file that may not be looked at fails with the system's reason."""
+        try:
+            os.stat(value)
+        except PermissionError as error:
+            self.fail(str(error), param, ctx)
+        except OSError:
+            pass  # click says what is wrong
+        return super().convert(value, param, ctx)

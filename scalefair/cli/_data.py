@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from scalefair.cli._console import Console, noting_warnings
+from scalefair.cli._console import Console, WrittenFile, noting_warnings
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -337,22 +337,8 @@ components_option = click.option(
 )  # fmt: skip
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
 
-
 # A file that another command wrote: looked for before anything heavy is loaded
-class _WrittenFile(click.Path):
-    """A file that exists; click takes one that may not be looked at for one that does not."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        try:
-            os.stat(value)
-        except PermissionError as error:
-            self.fail(str(error), param, ctx)
-        except OSError:
-            pass  # click says what is wrong
-        return super().convert(value, param, ctx)
-
-
-WRITTEN_FILE = _WrittenFile(exists=True, dir_okay=False, path_type=Path)
+WRITTEN_FILE = WrittenFile(exists=True, dir_okay=False, path_type=Path)
 model_file_option = partial(click.option, type=WRITTEN_FILE)
 
 
