@@ -47,3 +47,17 @@ def test_the_automatic_ridge_of_an_exact_fit_does_not_depend_on_rounding():
         for order in (np.random.default_rng(k).permutation(500) for k in range(5))
     ]
     np.testing.assert_allclose(ridges, ridges[0], rtol=1e-12)
+
+
+def test_the_automatic_ridge_has_no_units():
+    """y = 1e7 ± 1, y in other units, and weights of 100 get the ridge of y itself."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(500, 20))
+    y, s = X[:, 0] + 3 * rng.normal(size=500), np.array(["a", "b", "c", "d"] * 125)
+    ridge = FairRidge().fit(X, y, sensitive_features=s).alpha_
+    assert 1e-3 < ridge < 1
+    for other in (y + 1e7, 1e-6 * y, -1e6 * y):
+        assert FairRidge().fit(X, other, sensitive_features=s).alpha_ == pytest.approx(ridge)
+    for weight in (1 / 500, 100.0):
+        weighted = FairRidge().fit(X, y, sensitive_features=s, sample_weight=np.full(500, weight))
+        assert weighted.alpha_ == pytest.approx(ridge)

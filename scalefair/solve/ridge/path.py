@@ -315,13 +315,14 @@ def best_alpha(system: System, spectrum: Spectrum) -> float:
     rows are few. Exact fits are told apart by d, not by rounding errors.
     """
     alphas, values = default_alphas(system, 57, -8.0)[::-1], spectrum.values
-    size = penalties.size_of_block(system.moments, "y")
-    mean = system.moments.mean("y") * system.fit_intercept
+    moments = system.moments.scored
+    spread = float(np.trace(moments.covariance("y", "y")))  # not |y|²/n − ȳ², which cancels
+    size = spread if system.fit_intercept else penalties.size_of_block(moments, "y")
     shrunk = values + alphas[:, None]
     explained = (shrunk + alphas[:, None]) / shrunk**2 @ np.sum(spectrum.target**2, axis=1)
-    errors = np.maximum(size - mean @ mean - explained, 1e-10 * size)
+    errors = np.maximum(size - explained, 1e-10 * size)
     freedom = np.sum(values / shrunk, axis=1) + system.fit_intercept
-    room = 1 - 1.4 * freedom / system.moments.effective_rows
+    room = 1 - 1.4 * freedom / moments.effective_rows
     return float(alphas[np.argmin(np.where(room > 0, errors / room**2, np.inf))])
 
 
