@@ -53,7 +53,7 @@ ALPHA = 1e-5
 BEYOND = 1.02
 KEYS = ("law", "rows", "limit", "delta", "method")
 SUMS = ("draws", "certified", "refused", "violations", "excess", "excess_certified", "share")
-OUT = RESULTS / "certificates.csv"
+OUT = "certificates.csv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +162,8 @@ class JudgedError(Exception):
 class Paths(FairKernelRidgeCV):
     """Stops at the judged path, which serves all limits and levels."""
 
-    def _judged(self, *arguments: Any) -> Any:
-        raise JudgedError(super()._judged(*arguments))
+    def _certified(self, result: Any, judge: Any) -> Any:  # noqa: ARG002
+        raise JudgedError(judge(self.unfairness))
 
 
 def path_of(population: Population, at: Any, guarantee: str, seed: int) -> Any:
@@ -273,7 +273,7 @@ def read() -> dict[Any, Any]:
     return {
         (row["law"], int(row["rows"]), float(row["limit"]), float(row["delta"]), row["method"]):
         {name: float(row[name]) for name in SUMS}
-        for row in read_table(OUT)
+        for row in read_table(RESULTS / OUT)
     }  # fmt: skip
 
 
@@ -281,7 +281,7 @@ def write(totals: dict[Any, Any]) -> None:
     found = [
         [*key, *(f"{sums[name]:.10g}" for name in SUMS)] for key, sums in sorted(totals.items())
     ]
-    save_table(OUT, [[*KEYS, *SUMS], *found])
+    save_table(RESULTS / OUT, [[*KEYS, *SUMS], *found])
 
 
 def run(laws: list[str], draws: int, minutes: float) -> None:

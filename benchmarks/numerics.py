@@ -19,7 +19,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity
 from scalefair.moments import accumulate
-from scalefair.solve.fit import rounding_of
+from scalefair.solve.fit import ROUNDING, single_rounding
 from scalefair.solve.ridge.direct import solve_primal
 from scalefair.solve.ridge.system import System
 
@@ -50,9 +50,10 @@ def by_moments(Phi, y, alpha, dtype):
     source = ArraySource(Phi, None, y[:, None])
     (moments,) = accumulate(source, Design(Identity().fit(Phi), dtype=dtype), rows=500)
     system = System.build(moments)
-    coef, told = solve_primal(system, alpha, 0.0, rounding_of(dtype, N))
+    rounding = single_rounding(N) if dtype == np.float32 else ROUNDING
+    coef, diagnostics = solve_primal(system, alpha, 0.0, rounding)
     intercept = system.moments.mean("y") - system.mean @ coef
-    return (Phi @ coef + intercept)[:, 0], told.digits
+    return (Phi @ coef + intercept)[:, 0], diagnostics.digits
 
 
 def main() -> None:

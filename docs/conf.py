@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "auto_examples/backreferences",
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
     "abort_on_example_error": True,
     "remove_config_comments": True,
 }

@@ -1,4 +1,4 @@
-"""Predictions that do not depend on sensitive attributes, at any scale."""
+"""Models whose predictions depend on sensitive attributes no more than you allow."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,7 @@ _MODULES = ("datasets", "kernels", "losses", "maps", "measures", "plots", "repor
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first used: scikit-learn alone would import pandas with the package.
+    # Imported on first use, so that `import scalefair` is fast: scikit-learn would load pandas.
     if name in _MODULES:
         return import_module(f"scalefair.{name}")
     if name not in __all__:

@@ -1,4 +1,4 @@
-"""How a fit runs, as opposed to what it is: precision, chunks, solver and checkpoint."""
+"""Settings of how a fit is computed: precision, chunks, solver and checkpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Config:
         if self.chunk_rows is not None:
             check_count("chunk_rows", self.chunk_rows)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise TypeError(f"checkpoint={self.checkpoint!r} is no path; give one, or None")
+            raise TypeError(f"checkpoint={self.checkpoint!r} is not a path; give a path or None")
 
 
 _everywhere = Config()
@@ -37,12 +37,12 @@ _here: ContextVar[Config | None] = ContextVar("scalefair_config", default=None)
 
 
 def current_config() -> Config:
-    """Return the settings in force."""
+    """Return the current settings."""
     return _here.get() or _everywhere
 
 
 def get_config() -> dict[str, Any]:
-    """Return the settings in force as a dict, as scikit-learn's `get_config`.
+    """Return the current settings as a dict, as scikit-learn's `get_config` does.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def get_config() -> dict[str, Any]:
 
 
 def set_config(**settings: Any) -> None:
-    """Change settings for all fits from now on.
+    """Change settings for all later fits in this process.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ def set_config(**settings: Any) -> None:
 def config_context(**settings: Any) -> Iterator[None]:
     """Change settings for the fits in a ``with`` block.
 
-    Predictions use the settings that the model was fitted with. Threads and processes started by
-    others, such as those of a grid search with `n_jobs`, do not see the block: :func:`set_config`
-    is for all threads of a process.
+    They affect how a fit is computed, not what it estimates. Predictions use the settings that the
+    model was fitted with. Threads that others start, such as those of a grid search with `n_jobs`,
+    do not inherit the block; use :func:`set_config`, which is for all threads of a process.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def config_context(**settings: Any) -> Iterator[None]:
         Precision of the feature rows; sums over rows are float64 in any case. Gaussian processes
         use float64.
     chunk_rows : int or None, default=None
-        Rows per chunk; None chooses them so that the chunks being read fit the cache.
+        Rows per chunk. None: as many as fit into the processor's cache.
     solver : {"auto", "direct", "iterative"}, default="auto"
         How :class:`FairKernelRidge` is solved: from m×m moments, or by conjugate gradients over
-        the rows, which "auto" takes from 8,000 features on.
+        the rows. "auto" is iterative from 8,000 features on.
     checkpoint : path or None, default=None
         File for the sums of a long ridge fit, written every minute. A fit that crashed continues
         from it, with the same data, parameters and an int as `random_state`; if rows that were
@@ -114,5 +114,5 @@ def _changed(config: Config, settings: dict[str, Any]) -> Config:
     names = [field.name for field in fields(config)]
     unknown = [name for name in settings if name not in names]
     if unknown:
-        raise TypeError(f"{unknown[0]!r} is no setting; there are {', '.join(names)}")
+        raise TypeError(f"{unknown[0]!r} is not a setting; expected one of {', '.join(names)}")
     return replace(config, **settings)

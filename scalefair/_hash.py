@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
 _ROWS_AT_ONCE = 1 << 20
+_PLAIN = (str, int, float, np.generic, type)
 NOT_DIGESTED = frozenset({"random_state", "n_jobs", "group_weights_"})
 """Parameters that leave no trace once an object is fitted, and what rows do not depend on."""
 
@@ -107,17 +108,16 @@ def _feed(state: Any, value: Any) -> None:
         for key in sorted(value, key=str):
             _feed(state, key)
             _feed(state, value[key])
-    elif isinstance(value, str | int | float | bool | np.generic | type | None):
+    elif value is None or isinstance(value, _PLAIN):
         state.update(f"{value!r} ".encode())
     else:
         state.update(f"{type(value).__name__} ".encode())
-        _feed(state, {k: v for k, v in attributes(value).items() if k not in NOT_DIGESTED})
+        own = vars(value) if hasattr(value, "__dict__") else slots(value)
+        _feed(state, {k: v for k, v in own.items() if k not in NOT_DIGESTED})
 
 
-def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, with or without __slots__."""
-    if hasattr(value, "__dict__"):
-        return dict(vars(value))
+def slots(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object with __slots__."""
     return {name: getattr(value, name) for name in getattr(type(value), "__slots__", ())}
 
 

@@ -41,12 +41,22 @@ class Chunk:
         """Number of rows."""
         return int(self.x.shape[0])
 
+    @property
+    def weights(self) -> Array:
+        """Weights of the rows: 1 each where none are given."""
+        return np.ones(self.n_rows) if self.weight is None else np.asarray(self.weight, np.float64)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What the chunk has of its rows, by name; None for what it lacks."""
+        x, s, y, weight = self.x, self.s, self.y, self.weight
+        return {"x": x, "s": s, "y": y, "weight": weight, "c": self.c, "h": self.h}
+
     def take(self, at: NDArray[np.int64]) -> Chunk:
         """Return some rows of a chunk of arrays, in that order; `row` stays as it is."""
-        values = {"x": self.x, "s": self.s, "y": self.y, "c": self.c, "h": self.h}
         parts: dict[str, Any] = {
             name: np.ascontiguousarray(np.asarray(part)[at])
-            for name, part in (values | {"weight": self.weight}).items()
+            for name, part in self.parts.items()
             if part is not None
         }
         return replace(self, **parts)

@@ -5,7 +5,8 @@ So nobody has to read it out of their text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from numbers import Integral, Real
@@ -64,7 +65,7 @@ class CannotJudgeError(InputError):
 
 
 class NotCertifiedError(InputError):
-    """A limit that could not be certified on the rows at hand.
+    """A limit that could not be certified with the rows given.
 
     Attributes
     ----------
@@ -250,3 +251,35 @@ def check_finite(
         f"{column if names is None else repr(which)} that are {wrong}",
         "fill them in or rescale them, or leave those rows out", column=which, where=name,
     )  # fmt: skip
+
+
+def resolve_columns(
+    chosen: str | int | Iterable[str | int], names: Sequence[str] | None, width: int
+) -> list[int]:
+    """Return the positions of columns among `names` (None: only positions will do)."""
+    wanted = [chosen] if isinstance(chosen, str | int | np.integer) else list(chosen)
+    return [_position(column, names, width) for column in wanted]
+
+
+def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
+    if isinstance(column, str):
+        if names is not None and column in names:
+            return names.index(column)
+        raise InputError(_unknown_name(column, names), column=column)
+    if isinstance(column, bool) or not isinstance(column, int | np.integer):
+        raise TypeError(
+            f"column {column!r}: expected a name or a position, got {type(column).__name__}"
+        )
+    if not 0 <= column < width:
+        what = f"column {column}: expected a position from 0 to {width - 1}"
+        raise InputError(what, column=str(column))
+    return int(column)
+
+
+def _unknown_name(name: str, names: Sequence[str] | None) -> str:
+    if names is None:
+        return f"column {name!r}: the table has no column names; give positions or a data frame"
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    more = ", ..." if len(names) > 20 else ""
+    return f"column {name!r} is not in the table{hint} Available: {', '.join(names[:20])}{more}"

@@ -1,4 +1,4 @@
-"""Explicit feature maps φ and ψ, as users name them; each has its file in `scalefair.features`."""
+"""Feature maps φ and ψ: the public names of what `scalefair.features` defines."""
 
 from scalefair.features import *  # noqa: F403
 from scalefair.features import __all__ as __all__  # noqa: PLC0414

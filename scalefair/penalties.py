@@ -13,17 +13,15 @@ on its coefficients (κ: `features.mixed.units_of`), and Cov(f, g) is meant, nev
 penalty plays no part: measured with it, a large ε would hide what it leaves.
 
 - In sample there is no correction for chance, and ε is 1e-6 for numbers, none for groups.
-- Held out, with r the share on rows that did not fit f, and t = tr[C(C + εκ)⁻¹]/(n − 1) what
-  chance explains of them, it is (r − t)/(1 − t): for numbers the largest of the means over the
-  folds for ε = 1e-6, 1e-4 and 1e-2. n is Kish's count.
+- Held out, `held_out` corrects it for chance.
 - A constant f has no share: it is NaN, not 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +40,6 @@ ROUNDING = 1e-13  # variance of a column, relative to its mean square, that is r
 # trace of what the control explains
 CUTOFF = {"psi": 1e-14, "xi": 1e-10}
 HELD_OUT_EPS = (1e-6, 1e-4, 1e-2)  # ridges of g on held-out rows; the largest share counts
-MARGIN = 0.75  # standard errors between a held-out share and its limit
 # Share that chance may explain before a larger ε is used instead, if there is one
 MOST_CHANCE = 0.5
 # Variance of f, relative to that of what it was computed from, that is rounding error
@@ -126,7 +123,7 @@ def _range(C: Array, cutoff: float) -> tuple[Array, Array]:
 
 
 def _scales(moments: Moments, name: str, *, literal: bool) -> tuple[Array, NDArray[np.bool_]]:
-    """κ of every column (0: constant) and whether it gets a ridge: `features.mixed.units_of`."""
+    """κ of every column (0: constant), and which get a ridge: see `features.mixed.units_of`."""
     variance = np.diagonal(moments.covariance(name, name))
     square = variance + moments.mean(name) ** 2
     scale, ridged = np.ones(len(variance)), np.ones(len(variance), dtype=bool)
@@ -233,34 +230,6 @@ def size_of_block(moments: Moments, name: str = "phi") -> float:
     return float(np.sum(variance + mean**2))
 
 
-class HeldOut(NamedTuple):
-    """Shares on held-out rows, not yet floored at 0, shape (number of ε, G)."""
-
-    shares: Array
-    chance: Array
-
-    @classmethod
-    def joined(cls, parts: list[HeldOut]) -> HeldOut:
-        """Return the shares that several judges say, side by side as for more ε."""
-        shares, chance = zip(*parts, strict=True)
-        return cls(np.concatenate(shares), np.concatenate(chance))
-
-
-def held_out_shares(moments: Moments, features: Features, coef: Array, outputs: int) -> HeldOut:
-    """Return the corrected share of G predictors, coef (m, G·t), on rows that did not fit them."""
-    space = FunctionSpace.of(moments)
-    along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef
-    squares = _by_predictor(along**2, outputs)
-    variance = _by_predictor(variance_of(moments, features, coef)[None], outputs)[0]
-    size = size_of_block(moments, "y")
-    explained = np.stack([(1 / space.ridge(eps)) @ squares for eps in HELD_OUT_EPS])
-    controlled = _by_predictor((control_factor(moments, features).T @ coef) ** 2, outputs)
-    left = 1 - share_of_variance(controlled.sum(axis=0), variance, size)
-    chance = np.array([space.freedom(eps) for eps in HELD_OUT_EPS]) / degrees_of_freedom(moments)
-    raw = share_of_variance(explained, variance, size)
-    return HeldOut(corrected(raw, chance[:, None], left), chance)
-
-
 def degrees_of_freedom(moments: Moments) -> float:
     """n − 1, less what a control takes; n is Kish's count."""
     rows = moments.effective_rows - 1
@@ -268,11 +237,6 @@ def degrees_of_freedom(moments: Moments) -> float:
         values, _ = positive_eigh(moments.covariance("upsilon", "upsilon"))
         rows -= float(np.sum(values / (values + CONTROL_EPS)))
     return max(rows, np.finfo(float).tiny)
-
-
-def _by_predictor(values: Array, outputs: int) -> Array:
-    """Sum rows of numbers for each predictor and output over the outputs."""
-    return np.asarray(values.reshape(len(values), values.shape[1] // outputs, outputs).sum(axis=2))
 
 
 def group_counts(moments: Moments) -> Array:
@@ -294,7 +258,7 @@ def chance_of(moments: Moments) -> float:
 
 
 def check_known(moments: Moments) -> None:
-    """Raise ValueError if too few rows know s for what it explains to be told from chance."""
+    """Raise InputError if too few rows have s to distinguish what it explains from chance."""
     known = moments.judged
     if attribute(moments) is None or known is moments:
         return
@@ -306,59 +270,3 @@ def check_known(moments: Moments) -> None:
             "give them for more rows, merge rare groups, or use fewer n_sensitive_components",
             where="sensitive_features",
         )
-
-
-def worst_of(folds: Sequence[HeldOut]) -> Array:
-    """Return the shares of each fold, shape (K, G), for the ε of the largest mean over the folds.
-
-    An ε with which chance explains more than half of any fold is left out where another is there.
-    """
-    shares = np.stack([fold.shares for fold in folds], axis=1)  # (number of ε, K, G)
-    chance = np.max([fold.chance for fold in folds], axis=0)
-    usable = chance <= MOST_CHANCE
-    usable[int(np.argmin(chance))] = True
-    shares = shares[usable]
-    mean = shares.mean(axis=1)
-    worst = np.argmax(np.where(np.isnan(mean), -np.inf, mean), axis=0)
-    return np.asarray(np.take_along_axis(shares, worst[None, None], axis=0)[0])
-
-
-@dataclass(frozen=True, eq=False)
-class ShareEstimate:
-    """The mean of held-out shares over the folds, floored at 0, and its standard error.
-
-    Few folds say little of an error, and too little just where they say too little of the share:
-    it is at least the one that normal predictions would have.
-    """
-
-    value: Array
-    error: Array
-    rows: float  # Kish's count of the rows that judge
-
-    @classmethod
-    def of(cls, folds: Array, rows: float) -> ShareEstimate:
-        """Return the estimate from the shares of each fold, along the first axis."""
-        mean, error = mean_and_error(folds)
-        value = np.maximum(mean, 0.0)
-        return cls(value, np.maximum(error, _normal_error(value, rows)), rows)
-
-    def __getitem__(self, index: Any) -> ShareEstimate:
-        """Return the estimate of some predictors."""
-        return ShareEstimate(self.value[index], self.error[index], self.rows)
-
-    def bound(self, limit: float) -> Array:
-        """Return what must be within a limit: the mean and a margin for choosing just inside it."""
-        return self.value + MARGIN * np.maximum(self.error, _normal_error(limit, self.rows))
-
-
-def _normal_error(share: Any, rows: float) -> Array:
-    """√(4θ(1 − θ)²/n), the standard error of a share θ of normal predictions."""
-    return np.asarray(2 * (1 - share) * np.sqrt(share / rows))
-
-
-NO_SHARE = ShareEstimate(np.asarray(np.nan), np.asarray(np.nan), np.nan)
-
-
-def mean_and_error(folds: Array) -> tuple[Array, Array]:
-    """Mean over the folds (axis 0) and its standard error."""
-    return folds.mean(axis=0), folds.std(axis=0, ddof=1) / np.sqrt(len(folds))

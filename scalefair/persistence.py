@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from functools import cache, cached_property
-from inspect import get_annotations, signature
+from inspect import get_annotations, getattr_static, signature
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from scalefair import _files, estimators, kernels, losses, maps
-from scalefair._hash import attributes
+from scalefair._hash import slots
 from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.preparation import Preparation
@@ -175,7 +175,7 @@ class _ModelWriter:
         return self.entry(value, where)
 
     def _once(self, value: Any, make: Callable[[], Any]) -> Any:
-        """Return what stands for an array or a model, which is stored once."""
+        """Return the JSON of an array or a model, which is stored once."""
         if id(value) not in self._known:
             self._alive.append(value)
             self._known[id(value)] = make()
@@ -195,7 +195,7 @@ class _ModelWriter:
             )  # fmt: skip
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        # The memory order is kept: BLAS rounds differently for the other one.
+        # The memory order is preserved: BLAS rounds differently for the other one.
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         self.arrays[name] = array.T if fortran else array
         return {"fortran" if fortran else "array": name}
@@ -215,9 +215,10 @@ class _ModelWriter:
             name = type(value).__name__
         self.objects.append({"class": name})
         where = "base_estimator_" if isinstance(value, base_model.BaseModel) else where
+        own = vars(value) if hasattr(value, "__dict__") else slots(value)
         state = {
             key: self.state(item, f"{where}.{key}")
-            for key, item in attributes(value).items()
+            for key, item in own.items()
             if key not in SKIPPED and not _is_cache(type(value), key)
         }
         self.objects[number]["state"] = state
@@ -314,14 +315,14 @@ def _set_defaults(made: Any) -> None:
 
 def _is_cache(cls: type, name: str) -> bool:
     """Return True if an attribute comes back by itself."""
-    return isinstance(getattr(cls, name, None), cached_property)
+    return isinstance(getattr_static(cls, name, None), cached_property)
 
 
 def _is_data(cls: type, name: str) -> bool:
     """Return True if an attribute is data: a parameter, or one that `fit` sets (x_ or _x)."""
     if name in _field_names(cls) or cls in BOOSTED:
         return name in _parameters(cls)
-    own = getattr(cls, name, None)
+    own = getattr_static(cls, name, None)
     hidden = callable(own) or isinstance(own, cached_property)
     hidden = hidden or (isinstance(own, property) and own.fset is None)
     known = name in _parameters(cls) or name.startswith("_") or name.endswith("_")

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from results import FOLDER, _table
+from results import FOLDER, folded
 from sphinx.util.docutils import SphinxDirective
 
 
@@ -75,7 +75,7 @@ class PaperTable(SphinxDirective):
         self.env.note_dependency(str(path))
         if not path.exists():
             return [nodes.paragraph("", "Not measured yet.")]
-        return [_table(rows(name, self.options.get("columns"), self.options.get("only")))]
+        return folded(rows(name, self.options.get("columns"), self.options.get("only")))
 
 
 def setup(app):

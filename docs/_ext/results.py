@@ -22,6 +22,8 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 LONG = 40
 """Lines beyond which a table of the list of all is a link only."""
+FOLDED = 20
+"""Lines beyond which a table is folded, to be opened by a click."""
 TITLES = {
     "control": "Parity given the outcome",
     "core": "Speed and memory of the core",
@@ -103,6 +105,15 @@ def _table(rows):
     return nodes.table("", group, classes=["table", "table-sm"])
 
 
+def folded(rows):
+    """A table; a long one opens by a click."""
+    if len(rows) <= FOLDED:
+        return [_table(rows)]
+    start = f"<details><summary>Show the table ({len(rows) - 1} lines)</summary>"
+    ends = [nodes.raw("", html, format="html") for html in (start, "</details>")]
+    return [ends[0], _table(rows), ends[1]]
+
+
 def selected(rows, where, hide=True):
     """Return the header and the rows in which every named column has the value asked for."""
     wanted = [part.split("=", 1) for part in where.split(";") if part.strip()]
@@ -143,8 +154,8 @@ class BenchmarkResults(SphinxDirective):
         rows = selected(rows, self.options.get("where", ""))
         if "columns" in self.options:
             rows = chosen_columns(rows, self.options["columns"])
-        table = _table(rows) if len(rows) > 1 else nodes.paragraph("", "None so far.")
-        return [table, self._link(name)]
+        table = folded(rows) if len(rows) > 1 else [nodes.paragraph("", "None so far.")]
+        return [*table, self._link(name)]
 
     def _link(self, name):
         """A link to the file, and what it was made with."""
@@ -152,8 +163,8 @@ class BenchmarkResults(SphinxDirective):
         target = os.path.relpath(FOLDER / f"{name}.csv", here)
         link = addnodes.download_reference("", "", reftarget=target, refdoc=self.env.docname)
         link += nodes.literal("", f"{name}.csv")
-        said = "; ".join(made_with(name)) if made_with(name) else ""
-        return nodes.paragraph("", "", link, nodes.Text(f": {said}" if said else ""))
+        said = nodes.inline("", "; ".join(made_with(name)), classes=["provenance"])
+        return nodes.paragraph("", "", link, nodes.Text(" "), said)
 
     def _section(self, name, rows):
         section = nodes.section(ids=[nodes.make_id(f"results-{name}")])
@@ -163,7 +174,7 @@ class BenchmarkResults(SphinxDirective):
 
 
 class BenchmarkFigure(SphinxDirective):
-    """One picture of the folder, if it was drawn."""
+    """One picture of the folder with a caption, if it was drawn."""
 
     required_arguments = 1
     has_content = True
@@ -176,7 +187,8 @@ class BenchmarkFigure(SphinxDirective):
             return [nodes.paragraph("", f"{about}: not measured yet.")]
         self.env.note_dependency(str(path))
         here = Path(self.env.doc2path(self.env.docname)).parent
-        return [nodes.image("", uri=Path(os.path.relpath(path, here)).as_posix(), alt=about)]
+        image = nodes.image("", uri=Path(os.path.relpath(path, here)).as_posix(), alt=about)
+        return [nodes.figure("", nodes.caption("", about), image)]
 
 
 class Result(SphinxRole):

@@ -19,6 +19,7 @@ from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk, Shaped, WithPath
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
+from scalefair.estimators.ridge import RidgeBase
 from scalefair.features.base_model import predictions
 from scalefair.features.cross_fit import SUSPICIOUS
 from scalefair.features.mixed import Units
@@ -166,8 +167,8 @@ def limit_gap(
 
 
 def _check_estimator(estimator: Any, y: Any) -> None:
-    has_path = isinstance(estimator, WithPath) or hasattr(estimator, "solve_from")
-    if not has_path or not hasattr(estimator, "moments_"):
+    has_path = isinstance(estimator, WithPath | RidgeBase)
+    if not has_path or "moments_" not in vars(estimator):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}; give a fitted FairRidge, FairKernelRidge "
             "or FairKernelRidgeCV with explicit features"

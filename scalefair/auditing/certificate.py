@@ -138,6 +138,15 @@ class Claim:
         rows = max(one.rows_for(self.limit, self.confidence) for one in distributions)
         return NotCertifiedError(LIMITS[self.limit_on], self.limit, self.confidence, least, rows)
 
+    def check_gap(self, rows: int, estimate: float, upper: float) -> None:
+        """Raise NotCertifiedError unless the upper bound of a gap is within the limit."""
+        if upper <= self.limit:
+            return
+        # Half of what the bound adds needs four times the rows.
+        left = self.limit - estimate
+        needed = rows * ((upper - estimate) / left) ** 2 if left > 0 else np.inf
+        raise NotCertifiedError(LIMITS[self.limit_on], self.limit, self.confidence, upper, needed)
+
     def certificate(  # noqa: PLR0917
         self, method: str, rows: int, estimate: float, bound: float, functions: str, model: str,
         moments: str,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,6 @@ from scalefair._hash import digest
 from scalefair._typing import Array, Chunk
 from scalefair.auditing.certificate import (
     LEAST_ROWS,
-    LIMITS,
     Certificate,
     Claim,
     check_calibration,
@@ -20,13 +21,15 @@ from scalefair.auditing.certificate import (
     predicts,
 )
 from scalefair.data import frames, is_stream, open_rows
-from scalefair.errors import InputError, NotCertifiedError
+from scalefair.errors import InputError
 from scalefair.features.base import whitened
 from scalefair.features.base_model import container
+from scalefair.features.design import Design
+from scalefair.features.exact import Identity
 from scalefair.features.training import learn_design, open_inputs
 from scalefair.measures._pair import UndefinedError
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, share_distributions
-from scalefair.measures.group_metrics import Mean, difference
+from scalefair.measures.group_metrics import upper_gap
 from scalefair.measures.groups import GroupFrame, group_gaps
 from scalefair.measures.share import distributions_of_rows, open_share
 from scalefair.moments import Moments, accumulate
@@ -105,16 +108,16 @@ def certify(
     claim = Claim.of(unfairness, confidence, limit_on)
     given = Chunk(X, sensitive_features, _targets(y_true, limit_on), sample_weight)
     given = _opened(model, replace(given, c=control_features), limit_on)
+    check_new = partial(_check_new, model, X, sample_weight)
     if limit_on not in ("scores", "output"):
-        return _certify_gap(claim, model, given, threshold)
+        return _certify_gap(claim, fingerprint(model), given, threshold, check_new)
     try:
         maps = sensitive_kernel, n_sensitive_components, random_state
         moments, found = _distributions(given, *maps, output=limit_on == "output")
     except UndefinedError as error:
         raise InputError(f"nothing can be certified: {error}") from error
     check_calibration(moments)
-    if limit_on == "scores":
-        _check_new(model, moments.n_rows, np.diagonal(moments.covariance("phi", "phi")))
+    check_new(moments.n_rows)
     if not all(one.probability(claim.limit)[0] <= 1 - claim.confidence for one in found):
         raise claim.error(found)
     return claim.certificate(
@@ -221,14 +224,18 @@ class Predict:
         return np.asarray(predict(x), dtype=np.float64)
 
 
-def _check_new(model: Any, n_rows: int, variance: Array) -> None:
-    """Raise InputError if the rows are those of the fit: as many, and Var f = βᵀCβ is the same."""
+def _check_new(model: Any, X: Any, weight: Any, n_rows: int) -> None:
+    """Raise InputError if the rows are those of the fit: as many, and Var f = βᵀCβ is the same.
+
+    Scores are predicted once more for it, where the number of rows is that of the fit.
+    """
     own, design = (getattr(model, name, None) for name in ("moments_", "_design"))
-    if not isinstance(own, Moments) or design is None or own.n_rows != n_rows:
+    if X is None or not isinstance(own, Moments) or design is None or own.n_rows != n_rows:
         return
     coef = np.atleast_2d(model.coef_).T
-    if coef.shape[1] != len(variance) or len(coef) != len(own.mean(*design.features)):
-        return
+    scores = open_rows(X, None, None, weight).source.then(Predict(model, "scores"))
+    phi = Identity().fit(np.zeros((2, coef.shape[1])))
+    variance = np.diagonal(accumulate(scores, Design(phi, n_targets=0))[0].covariance("phi", "phi"))
     if np.allclose(variance_of(own, design.features, coef), variance, rtol=1e-6, atol=0.0):
         raise InputError(
             f"X holds the {n_rows:,} rows that the model was fitted on: their number, and the "
@@ -237,7 +244,13 @@ def _check_new(model: Any, n_rows: int, variance: Array) -> None:
         )
 
 
-def _certify_gap(claim: Claim, model: Any, given: Chunk, threshold: float | None) -> Certificate:
+def _certify_gap(
+    claim: Claim,
+    model: str,
+    given: Chunk,
+    threshold: float | None,
+    check_new: Callable[[int], None],
+) -> Certificate:
     """Certify the largest gap between groups: every pair must be within the limit.
 
     All must pass, so that each may be tested at the level of the whole.
@@ -247,26 +260,19 @@ def _certify_gap(claim: Claim, model: Any, given: Chunk, threshold: float | None
     source = open_rows(*parts, names={"x": "model"}).source.then(_with_controls)
     gaps = group_gaps(source, sensitive_features=None, threshold=threshold, metrics=[metric])
     frame = list(gaps.frames.values())[-1]
-    rows, total = int(frame.counts.sum()), frame.totals[metric]
+    rows = int(frame.counts.sum())
     if rows < LEAST_ROWS or frame.counts.min() < 2:
         raise InputError(
             f"{rows} rows in groups of at least {frame.counts.min()} are too few to certify "
             f"anything, at least {LEAST_ROWS} and 2 are needed",
             "merge rare groups, or give more rows",
         )
-    if isinstance(total, Mean):
-        _check_new(model, rows, total.variance)
+    check_new(rows)
     estimate, upper = _largest_gap(frame, metric, next(source.chunks(1)), claim.confidence)
-    if not upper <= claim.limit:
-        # Half of what the bound adds needs four times the rows.
-        left = claim.limit - estimate
-        needed = rows * ((upper - estimate) / left) ** 2 if left > 0 else np.inf
-        raise NotCertifiedError(
-            LIMITS[claim.limit_on], claim.limit, claim.confidence, upper, needed
-        )
+    claim.check_gap(rows, estimate, upper)
     return claim.certificate(
         "new rows", rows, estimate, upper, f"means of the {len(frame.counts)} groups of "
-        f"{frame.name}", fingerprint(model), digest(frame.estimates[metric].value),
+        f"{frame.name}", model, digest(frame.estimates[metric].value),
     )  # fmt: skip
 
 
@@ -302,11 +308,8 @@ def _largest_gap(
     found = []
     for key in dict.fromkeys(keys):
         used = np.array([other == key for other in keys])
-        # `difference` divides what is left of the level among all pairs, and both ends.
-        pairs = int(used.sum() * (used.sum() - 1) // 2)
-        level = 1 - 2 * (1 - confidence) * pairs
-        gap = difference(frame.estimates[metric], level, used)
-        found += [(gap.value, gap.high)] * bool(pairs)
+        if used.sum() > 1:
+            found.append(upper_gap(frame.estimates[metric], confidence, used))
     if not found:
         raise InputError("no two groups have rows at an equal control", "give a coarser control")
     return max(value for value, _ in found), max(high for _, high in found)

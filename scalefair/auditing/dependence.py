@@ -11,9 +11,10 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import t as student
 
 from scalefair import measures
-from scalefair._hash import distinct
+from scalefair._hash import balanced_fold, distinct
 from scalefair._typing import Accumulator, Chunk
 from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
@@ -37,11 +38,17 @@ from scalefair.measures.independence import (
 )
 from scalefair.measures.scorers import MEASURES
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
-from scalefair.moments import FoldMoments, Moments
+from scalefair.moments import FoldMoments, Folds, Moments
 from scalefair.penalties import share_of_block
 
 NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
 """Mutual information looks for neighbours among at most so many rows."""
+
+DISTANCE_ROWS = SURVEY_SAMPLE_ROWS
+"""The distance correlation with several attributes together comes from at most so many rows."""
+
+DISTANCE_PARTS = 20
+"""Parts of that sample that are left out in turn for the standard error."""
 
 CONDITIONAL_ROWS = 3_000
 """Independence given the target is tested on at most so many rows."""
@@ -216,7 +223,7 @@ def _features_of(
     kinds = {FROM_MOMENTS[name][0] for name in names if _from_features(name, pair)}
     if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, n_components=N_COMPONENTS), ()
-    if "distance" in kinds:
+    if "distance" in kinds and not _from_sample("distance_correlation", pair):
         features["distance"] = distance_features(pair, N_COMPONENTS), ()
     return features
 
@@ -227,6 +234,12 @@ def _from_features(name: str, pair: Pair) -> bool:
         return takes_moments(pair)
     many = pair.n_rows > MAX_EXACT_HSIC_ROWS and name in ("normalized_hsic", "hsic", "nocco")
     return name in FROM_MOMENTS and (many or not pair.in_memory)
+
+
+def _from_sample(name: str, pair: Pair) -> bool:
+    """Return True for the measure whose features of all rows would cost more than all others."""
+    several = len(pair.b.columns) > 1
+    return name == "distance_correlation" and several and pair.n_rows > DISTANCE_ROWS
 
 
 def second_pass(
@@ -278,6 +291,8 @@ def measure(
     elif name == INFORMATION:
         value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
+    elif _from_sample(name, pair):
+        return _sampled_distance(pair, surveyed.plan.settings.confidence)
     elif not _from_features(name, pair):
         options = {"eps": settings.eps} if name == "nocco" else {"random_state": settings.seed}
         value = IN_MEMORY[name](pair, None, **options)
@@ -285,6 +300,20 @@ def measure(
         kind, function = FROM_MOMENTS[name]
         value = function(moments[kind][0], settings.eps)
     return Measurement(name, value, pair.n_rows)
+
+
+def _sampled_distance(pair: Pair, confidence: float) -> Measurement:
+    """Return the distance correlation of a sample, with a jackknife interval."""
+    rows = pair.rows(DISTANCE_ROWS)
+    some = replace(pair, source=ArraySource(rows.x, rows.s, None, rows.weight), sample=None)
+    folds = Folds(DISTANCE_PARTS, partial(balanced_fold, DISTANCE_PARTS, pair.seed))
+    parts = distance_features(some, N_COMPONENTS).moments(folds)
+    value = distance_of(reduce(add, parts))
+    others = [distance_of(reduce(add, parts[:k] + parts[k + 1 :])) for k in range(DISTANCE_PARTS)]
+    error = np.sqrt(DISTANCE_PARTS - 1) * np.std(others)
+    margin = student.ppf((1 + confidence) / 2, DISTANCE_PARTS - 1) * error
+    low, high = np.clip([value - margin, value + margin], 0.0, 1.0)
+    return Measurement("distance_correlation", value, rows.n_rows, float(low), float(high))
 
 
 def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:

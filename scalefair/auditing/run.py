@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,6 @@ def audit(
     metrics: str | Sequence[str] | None = None, quantiles: Sequence[float] = (0.1, 0.5, 0.9),
     bins: Mapping[str, Sequence[float]] | None = None, intersections: bool = True,
     missing: Missing = "error", confidence: float = 0.95,
-    interval: Literal["analytic", "bootstrap"] = "analytic", n_resamples: int = 500,
     sensitive_kernel: Any = "auto", n_sensitive_components: int = 100, eps: float = 1e-6,
     random_state: int = 0,
 ) -> Audit:  # fmt: skip
@@ -75,13 +74,13 @@ def audit(
         mutual_information (of at most 20,000 rows), hsic_pvalue and, with targets,
         conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows). The first
         has an interval.
-    threshold, metrics, quantiles, bins, intersections, missing, confidence, interval, n_resamples
+    threshold, metrics, quantiles, bins, intersections, missing, confidence
         How groups are compared, as in :func:`scalefair.measures.group_gaps`.
     sensitive_kernel, n_sensitive_components, eps
         As in the estimators: explained_share_in_sample of a fitted model on its training rows is
         the `explained_share_` that it reports.
     random_state : int
-        Seed of landmarks, folds, samples and resamples.
+        Seed of landmarks, folds, and samples.
 
     Returns
     -------
@@ -120,8 +119,8 @@ def audit(
     1.12
     """
     groups = GroupSettings(
-        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
-        n_resamples, random_state,
+        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence,
+        random_state,
     )  # fmt: skip
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     surveyed = survey_groups(

@@ -37,4 +37,4 @@ main.add_below(
     "Commands", frontier.frontier, fit.fit, predict.predict, audit.audit_command,
     audit.explain_command, audit.certify_command,
 )  # fmt: skip
-main.add_below("Statistics of parts that never meet", moments.moments, moments.merge)
+main.add_below("Parts of a table that may not be shared", moments.moments, moments.merge)

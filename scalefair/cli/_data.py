@@ -161,8 +161,7 @@ class Data:
 
 def find_columns(argument: str, names: Sequence[str], available: Sequence[str]) -> list[str]:
     """Return the columns that an option names; ValueError for those that do not exist."""
-    from scalefair.data.frames import resolve_columns
-    from scalefair.errors import located
+    from scalefair.errors import located, resolve_columns
 
     columns = list(dict.fromkeys(split_names(names, available)))
     with located(argument):

@@ -103,6 +103,9 @@ def _audit(
         summary += "\n" + "\n".join(_error_lines(result))
     if html is not None:
         console("writing the page")
+        if w is not None:
+            once = "calibration, distributions and impact ratios count every row once"
+            origin = origin | {"Weights": f"{w}; {once}"}
         _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
         summary += f"\n{html}: the page"
     if full:
@@ -124,34 +127,47 @@ def _write_page(  # noqa: PLR0917
     threshold: float | None, origin: dict[str, str],
 ) -> None:  # fmt: skip
     """Write the page of an audit, with calibration where targets are known, and impact ratios."""
-    from scalefair.report import calibration, impact_ratios, write_audit
+    from scalefair.report import write_audit
     from scalefair.report.problem import hash_files
-    from scalefair.report.rates import RANGES
 
-    calibrations, impacts = {}, []
     grouped = [a for a in attributes if a in set(result.groups["attribute"])]
-    for name in result.models if grouped else ():
-        f, known = rows[[name]], result.overall.set_index("model").loc[name].to_dict()
-        scored = isfinite(known.get("quantile_0.5", nan))
-        decided = isfinite(known.get("selection_rate", nan))
-        rates = {"Scoring rate": (scored, None), "Selection rate": (decided, threshold)}
-        impacts += [
-            (name, rate, impact_ratios(f, sensitive_features=rows[grouped], threshold=cut))
-            for rate, (is_known, cut) in rates.items()
-            if is_known
-        ]
-        if labels is not None and scored:
-            ends = [known[f"quantile_{q}"] for q in (0.1, 0.5, 0.9)]
-            edges = RANGES if ends[0] >= 0 and ends[-1] <= 1 else sorted(set(ends))
-            pairs = {a: rows[[a, name]] for a in grouped if a != name}
-            calibrations[name] = calibration(f, labels, pairs, {name: list(edges)})
+    overall = result.overall.set_index("model")
+    tables = {
+        name: _tables(overall.loc[name].to_dict(), name, rows, grouped, labels, threshold)
+        for name in (result.models if grouped else ())
+    }
     data = {"Data": table.name}
     if not table.is_built_in:
         data["Hash of the data"] = hash_files(table.table)
-    write_audit(
-        result, html, sensitive=attributes, provenance=data | origin, calibrations=calibrations,
-        impacts=impacts,
-    )  # fmt: skip
+    write_audit(result, html, sensitive=attributes, provenance=data | origin, tables_of=tables)
+
+
+def _tables(  # noqa: PLR0917
+    known: dict[str, float], name: str, rows: Any, grouped: list[str], labels: Any,
+    threshold: float | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return calibration, distributions and impact ratios of one model."""
+    from scalefair.report import calibration, distributions, impact_ratios
+    from scalefair.report.rates import RANGES
+
+    f, tables = rows[[name]], dict[str, Any]()
+    options = {"sensitive_features": rows[grouped]}
+    if isfinite(known.get("selection_rate", nan)):
+        ratios = impact_ratios(f, threshold=threshold, **options)
+        tables["impacts"] = {"Selection rate": ratios}
+    if not isfinite(known.get("quantile_0.5", nan)):
+        return tables
+    tables["impacts"] = tables.get("impacts", {}) | {"Scoring rate": impact_ratios(f, **options)}
+    ends = [known[f"quantile_{q}"] for q in (0.1, 0.5, 0.9)]
+    is_probability, spread = ends[0] >= 0 and ends[-1] <= 1, (ends[-1] - ends[0]) / 2 or 0.5
+    others = [a for a in grouped if a != name]
+    if labels is not None:
+        edges = RANGES if is_probability else sorted(set(ends))
+        pairs = {a: rows[[a, name]] for a in others}
+        tables["calibration"] = calibration(f, labels, pairs, {name: list(edges)})
+    low, high = (0.0, 1.0) if is_probability else (ends[0] - spread, ends[-1] + spread)
+    tables["distributions"] = distributions(f, rows[[*others, name]], {}, low, high)
+    return tables
 
 
 def _check_not_text(data: Data, models: list[str]) -> None:
@@ -275,10 +291,12 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
     help="Probability that a model beyond the limit is refused.",
 )  # fmt: skip
 @click.option(
-    "--limit-on", type=click.Choice(["scores", "output", "means", "decisions"]), default="scores",
-    show_default=True,
+    "--limit-on", type=click.Choice(["scores", "output", "means", "decisions", "odds"]),
+    default="scores", show_default=True,
     help="Explained share, that of the whole distribution, or a gap between groups.",
 )  # fmt: skip
+@_data.column_option("--truth", "Column of the classes that were to be predicted, for odds.")
+@_data.columns_option("--control", "Columns that predictions may depend on.")
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @_data.weight_option
 @_data.seed_option
@@ -296,6 +314,7 @@ def certify_command(
     \b
     scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05
     scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
+    scalefair certify hired.scalefair new.csv --sensitive sex --limit-on odds --truth hired
     """
     with reading.open(console, "test") as given:
         from scalefair import NotCertifiedError, load
@@ -318,7 +337,8 @@ def certify_command(
 
 def _certified(
     model: Any, reading: Reading, given: Data, console: Console, *,
-    sensitive: tuple[str, ...], unfairness: float, weight: str | None, seed: int, **options: Any,
+    sensitive: tuple[str, ...], unfairness: float, truth: str | None, control: tuple[str, ...],
+    weight: str | None, seed: int, **options: Any,
 ) -> Any:  # fmt: skip
     from scalefair import certify
 
@@ -330,11 +350,19 @@ def _certified(
     attributes = table.find("--sensitive", sensitive or stored)
     if not attributes:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
-    w = table.find_one("--weight", weight)
+    if (options["limit_on"] == "odds") != (truth is not None):
+        raise click.UsageError("--truth and --limit-on odds need each other")
+    y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
+    given_c = table.find("--control", control)
+    labels = None if y is None else table.codes("--truth", y, None)
     console("judging")
-    rows = table.selection(list(dict.fromkeys([*inputs, *attributes, *filter(None, (w,))])))
+    named = [*inputs, *attributes, *given_c, *filter(None, (y, w))]
+    rows = table.selection(list(dict.fromkeys(named)))
+    if labels is None and y is not None:
+        labels = rows[y]
     with noting_warnings(console):
         return certify(
             model, rows[inputs], sensitive_features=rows[attributes], unfairness=unfairness,
+            y_true=labels, control_features=rows[given_c] if given_c else None,
             sample_weight=None if w is None else rows[w], random_state=seed, **options,
         )  # fmt: skip

@@ -193,7 +193,6 @@ def describe(model: Any) -> dict[str, Any]:
 
     from scalefair.estimators.choice import held_out_error
 
-    has_held_out = hasattr(model, "explained_share_cv_")
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",
         "estimator": type(model).__name__, "rows": model.n_samples_seen_,
@@ -201,7 +200,7 @@ def describe(model: Any) -> dict[str, Any]:
         "alpha": vars(model).get("alpha_"), "eta": model.eta_,
         "explained_share": model.explained_share_,
     }  # fmt: skip
-    if has_held_out:
+    if "explained_share_cv_" in vars(model):
         record |= {
             "explained_share_cv": model.explained_share_cv_,
             "explained_share_cv_error": model.explained_share_cv_error_,

@@ -125,16 +125,14 @@ def _result(  # noqa: PLR0917
     return reduce(lambda made, other: with_model(made, *other), others, result)
 
 
-def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any, Any]:
+def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any]:
     """Return what a model predicts that sees the sensitive columns."""
-    from scalefair.plots.figures import predicted
-    from scalefair.report.relatives import scores
+    from scalefair.report.relatives import outputs
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        estimator.fit(problem.train.X, problem.train.y, sample_weight=problem.train.weight)
-    X = problem.test.X
-    return "sensitive columns visible", predicted(estimator, X), scores(estimator, X)
+        problem.train.fit(estimator)
+    return "sensitive columns visible", outputs(estimator, problem.test.X)
 
 
 def _compared(

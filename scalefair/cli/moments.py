@@ -1,4 +1,4 @@
-"""scalefair moments and merge: statistics of parts that never meet, and the model of all."""
+"""scalefair moments and merge: statistics of parts of a table, and the model of all rows."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _regression(like: Path) -> Any:
     from scalefair import load
 
     model = load(like)
-    if not hasattr(model, "collect") or not hasattr(model, "feature_names_in_"):
+    if not hasattr(model, "collect") or "feature_names_in_" not in vars(model):
         raise ValueError(
             f"{like}: moments are those of a regression; a classifier is fitted on rows: use a "
             "model of scalefair fit --kind regression"

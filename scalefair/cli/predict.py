@@ -152,7 +152,7 @@ def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> 
 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
-    if not hasattr(model, "predict") or not hasattr(model, "feature_names_in_"):
+    if not hasattr(model, "predict") or "feature_names_in_" not in vars(model):
         raise ValueError(
             f"a {type(model).__name__} is no model of named columns; make one with scalefair fit"
         )

@@ -1,4 +1,4 @@
-"""One column: what a pass learns of it, as values that add up, and how it is written as numbers."""
+"""One column: its statistics, which add up over chunks, and its encoding as numbers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a pass learns of a column: the spread of its numbers, or the weight of each level."""
+    """Statistics of a column: the spread of its numbers, or the weight of each level."""
 
     name: str
     kind: Kind = "empty"  # where no value was seen; merges with every kind
@@ -75,11 +75,6 @@ class ColumnStatistics:
     n_missing: int = 0
     codes: tuple[float, ...] | None = ()  # whole numbers, sorted; None: others, or > MAX_CODES
 
-    def __post_init__(self) -> None:
-        if len(self.levels) > MAX_LEVELS:
-            what = f"column {self.name!r} has more than {MAX_LEVELS:,} levels, like an identifier"
-            raise InputError(what, "drop it, or convert it if it holds numbers", column=self.name)
-
     @classmethod
     def of(cls, column: Column, weight: Array) -> Self:
         """Return the statistics of one column under weights of shape (n,)."""
@@ -87,6 +82,8 @@ class ColumnStatistics:
         codes: tuple[float, ...] | None = ()
         if column.kind == "categorical":
             level, names = column.codes()
+            if len(names) > MAX_LEVELS:
+                raise _too_many_levels(column.name)
             absent = level < 0
             sums = np.bincount(level[~absent], weight[~absent], len(names))
             levels = dict(zip(names, sums.tolist(), strict=True))
@@ -107,7 +104,7 @@ class ColumnStatistics:
         if self.name != other.name:
             raise InputError(
                 f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
-                "same place in another", "give every chunk the same columns in the same order",
+                "same position in another", "give every chunk the same columns in the same order",
                 column=other.name,
             )  # fmt: skip
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
@@ -118,6 +115,8 @@ class ColumnStatistics:
         levels, codes = dict(self.levels), None
         for level, weight in other.levels.items():
             levels[level] = levels.get(level, 0.0) + weight
+        if len(levels) > MAX_LEVELS:
+            raise _too_many_levels(self.name)
         if self.codes is not None and other.codes is not None:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
@@ -126,6 +125,11 @@ class ColumnStatistics:
             self.spread + other.spread, levels,
             self.missing + other.missing, self.n_missing + other.n_missing, codes,
         )  # fmt: skip
+
+
+def _too_many_levels(name: str) -> InputError:
+    what = f"column {name!r} has more than {MAX_LEVELS:,} levels, like an identifier"
+    return InputError(what, "drop it, or convert it if it holds numbers", column=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ class TableStatistics:
 
 
 def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStatistics:
-    """Return what an encoder must know of the rows of `X`, an array or frame of shape (n, d)."""
+    """Return the statistics that an encoder of `X`, an array or frame of shape (n, d), needs."""
     from sklearn.utils.validation import _check_sample_weight  # late: a header needs none of it
 
     table = frames.as_table(X)
@@ -166,13 +170,13 @@ def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStat
 
 
 def sensitive_statistics(s: Any, weight: Any = None) -> TableStatistics:
-    """Return what a `SensitiveEncoder` must know of `s`, of shape (n,) or (n, p)."""
+    """Return the statistics that a `SensitiveEncoder` of `s`, of shape (n,) or (n, p), needs."""
     return table_statistics(frames.as_table(s, one_column=True), weight, "s")
 
 
 def few_values(x: Array, most: int) -> Array | None:
     """Return the distinct values, sorted; None where there are more than `most`."""
-    # A glance at some rows spares most columns the sorting.
+    # A few rows are enough to see that most columns have more.
     if len(np.unique(x[:: max(len(x) // 512, 1)])) > most:
         return None
     values = np.unique(x)
@@ -248,10 +252,10 @@ def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
     return InputError(what, remedy, column=name)
 
 
-def nobody_knows(role: str, name: str, n_rows: int) -> UselessColumnError:
+def missing_everywhere(role: str, name: str, n_rows: int) -> UselessColumnError:
     """Return the error for an attribute that no row has."""
     return UselessColumnError(
-        f"{role} column {name!r} is missing in all {n_rows} rows, so nobody knows what must not "
-        "matter", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+        f"{role} column {name!r} is missing in all {n_rows} rows, so dependence on it cannot be "
+        "limited", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
     )  # fmt: skip

@@ -34,7 +34,7 @@ from scalefair.data.columns import (
     table_statistics,
 )
 from scalefair.data.frames import Column, Kind
-from scalefair.errors import InputError, UselessColumnError
+from scalefair.errors import InputError, UselessColumnError, resolve_columns
 
 # Whole numbers that fewer rows share, on average, are hardly codes of groups
 MIN_ROWS_PER_CODE = 10
@@ -120,7 +120,7 @@ class TableEncoder(_ColumnEncoder):
         """Become fitted from the (summed) `table_statistics` of the rows."""
         self._validate_params()
         names = self._set_columns(statistics)
-        whole = set(frames.resolve_columns(self.keep, names, len(names)))
+        whole = set(resolve_columns(self.keep, names, len(names)))
         self.columns_ = tuple(
             self._code(column, statistics.weight, j in whole)
             for j, column in enumerate(statistics.columns)

@@ -1,12 +1,11 @@
-"""Tables in and out: numpy, pandas, polars and pyarrow behind one face.
+"""Tables in and out: one interface to numpy, pandas, polars and pyarrow.
 
-A *table* is a numeric 2-D array or a narwhals data frame; `as_table` makes one of whatever the user
-passed. Text in lists or object arrays makes frames without names.
+A *table* is a numeric 2-D array or a narwhals data frame; `as_table` converts what users pass. Text
+in lists or object arrays becomes a frame without column names.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,16 +14,18 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.stable.v2.dependencies import is_pandas_like_series
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import issparse, vstack
+from scipy.sparse import sparray, spmatrix, vstack
 
 from scalefair._typing import Array, Shaped
-from scalefair.errors import InputError
+from scalefair.errors import InputError, resolve_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["numeric", "boolean", "datetime", "categorical", "empty"]
-"""What a column holds; "empty" where not one value is present to tell."""
+"""What a column holds: "datetime" dates or durations, "empty" no value at all."""
+
+Sparse: Any = sparray | spmatrix
 
 _NUMBERS = "biuf"
 _MICROSECONDS_PER_DAY = 86_400e6
@@ -34,6 +35,13 @@ _OBJECT_KINDS: dict[str, Kind] = {
     **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
 }  # fmt: skip
 """By what pandas infers of the objects in a column."""
+
+_KINDS: dict[tuple[Any, ...], Kind] = {
+    (nw.Boolean,): "boolean",
+    (nw.Datetime, nw.Date, nw.Duration): "datetime",
+    (nw.String, nw.Categorical, nw.Enum): "categorical",
+}
+"""By the types of narwhals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +75,7 @@ class Column:
         return self.codes()[0] < 0 if self.kind == "categorical" else np.isnan(self.floats())
 
     def expect(self, kind: Kind) -> Column:
-        """Return the column if it holds `kind`, as in fit, or nothing; ValueError otherwise."""
+        """Return the column if it holds `kind`, as in fit, or is empty; ValueError otherwise."""
         if self.kind == kind or "empty" in (kind, self.kind):
             return self
         if self.missing().all():
@@ -87,13 +95,15 @@ class Column:
 
             codes, levels = pd.factorize(stored)
         else:
+            from pyarrow.types import is_dictionary
+
             array = self.values.to_arrow()
             # A stored dictionary may hold nulls, duplicates and levels that no row has.
-            typed = hasattr(array.type, "value_type")
-            encoded = (array.cast(array.type.value_type) if typed else array).dictionary_encode()
+            coded = is_dictionary(array.type)
+            encoded = (array.cast(array.type.value_type) if coded else array).dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             levels = encoded.dictionary.to_pylist()
-        names = level_names(levels)
+        names = [str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in levels]
         if len(set(names)) < len(names):
             same = next(name for name in names if names.count(name) > 1)
             what = f"column {self.name!r} has {same} as a number and as text, which read alike"
@@ -113,8 +123,7 @@ def as_table(X: Any, *, one_column: bool = False) -> Any:
         return table.to_frame()
     if isinstance(table, nw.DataFrame):
         return table
-    array = np.asarray(table) if isinstance(table, np.ndarray) else as_array(table)
-    return _from_array(array, one_column)
+    return _from_array(as_array(table), one_column)
 
 
 def columns(X: Any, prefix: str = "x") -> list[Column]:
@@ -124,8 +133,29 @@ def columns(X: Any, prefix: str = "x") -> list[Column]:
     if isinstance(table, np.ndarray):
         kind: Kind = "boolean" if table.dtype.kind == "b" else "numeric"
         return [Column(name, kind, table[:, j]) for j, name in enumerate(names)]
-    series = [_plain(s) if s.dtype == nw.Unknown else s for s in table.iter_columns()]
-    return [Column(n, _column_kind(n, s), s) for n, s in zip(names, series, strict=True)]
+    return [_column(n, s) for n, s in zip(names, table.iter_columns(), strict=True)]
+
+
+def _column(name: str, series: nw.Series[Any]) -> Column:
+    native: Any = series.to_native()
+    stored = native.dtype if is_pandas_like_series(native) else None
+    if isinstance(stored, np.dtype) and stored.kind in "iuf":  # ten times as fast as by narwhals
+        return Column(name, "numeric", native.to_numpy())
+    if stored == np.dtype(object):
+        import pandas as pd
+
+        inferred = pd.api.types.infer_dtype(native, skipna=True)
+        if inferred not in _OBJECT_KINDS:
+            raise unknown_type(name, f"object ({inferred})", "convert it, as by .astype(str)")
+        return Column(name, _OBJECT_KINDS[inferred], series)
+    if series.dtype == nw.Unknown and stored is not None:
+        series = _in_known_type(native)
+    kinds: list[Kind] = [kind for dtypes, kind in _KINDS.items() if series.dtype in dtypes]
+    if series.dtype.is_numeric():
+        kinds = ["numeric"]
+    if not kinds and series.null_count() < len(series):
+        raise unknown_type(name, stored or series.dtype)
+    return Column(name, kinds[0] if kinds else "empty", series)
 
 
 def column_names(X: Any) -> list[str] | None:
@@ -141,13 +171,8 @@ def column_kinds(X: Any, prefix: str = "x") -> dict[str, Kind]:
 
 
 def is_all_numeric(X: Any) -> bool:
-    """Return True if every column is numeric or boolean and nothing is missing."""
+    """Return True if every column is numeric or boolean, without missing values."""
     return all(c.kind in ("numeric", "boolean") and not c.missing().any() for c in columns(X))
-
-
-def is_sparse(X: Any) -> bool:
-    """Return True if `X` is one of scipy's sparse arrays or matrices."""
-    return bool(issparse(X))
 
 
 def n_rows(X: Any) -> int:
@@ -171,7 +196,7 @@ def take_rows(X: Any, rows: NDArray[np.integer[Any]]) -> Any:
         return frame[rows]
     if isinstance(frame, nw.DataFrame | nw.Series):
         return nw.to_native(frame[rows])
-    return (X.tocsr() if is_sparse(X) else as_array(X))[rows]
+    return (X.tocsr() if isinstance(X, Sparse) else as_array(X))[rows]
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
@@ -179,7 +204,7 @@ def stack_rows(tables: Sequence[Any]) -> Any:
     frames = [f.to_frame() if isinstance(f, nw.Series) else f for f in map(from_native, tables)]
     if isinstance(frames[0], nw.DataFrame):
         return nw.to_native(nw.concat(_with_same_levels(frames), how="vertical"))
-    if is_sparse(tables[0]):
+    if isinstance(tables[0], Sparse):
         return vstack(tables, format="csr")
     return np.concatenate([as_array(table) for table in tables])
 
@@ -188,11 +213,13 @@ def _with_same_levels(frames: list[Any]) -> list[Any]:
     """Give categories of pandas the levels of all frames: they would become objects otherwise."""
     if not frames[0].implementation.is_pandas_like():
         return frames
+    import pandas as pd
+
     dtypes = [dict(frame.to_native().dtypes) for frame in frames]
     merged = {
         name: type(dtype)(list(dict.fromkeys(v for d in dtypes for v in d[name].categories)))
         for name, dtype in dtypes[0].items()
-        if all(hasattr(d.get(name), "categories") for d in dtypes)
+        if all(isinstance(d.get(name), pd.CategoricalDtype) for d in dtypes)
     }
     return [nw.from_native(f.to_native().astype(merged)) for f in frames] if merged else frames
 
@@ -200,14 +227,6 @@ def _with_same_levels(frames: list[Any]) -> list[Any]:
 def column_positions(X: Any, chosen: str | int | Iterable[str | int]) -> list[int]:
     """Return the positions, from 0, of columns given by name or position, in the order given."""
     return resolve_columns(chosen, column_names(X), n_columns(X))
-
-
-def resolve_columns(
-    chosen: str | int | Iterable[str | int], names: Sequence[str] | None, width: int
-) -> list[int]:
-    """Return the positions of columns among `names` (None: only positions will do)."""
-    wanted = [chosen] if isinstance(chosen, str | int | np.integer) else list(chosen)
-    return [_position(column, names, width) for column in wanted]
 
 
 def take_columns(X: Any, chosen: str | int | Iterable[str | int]) -> Any:
@@ -257,15 +276,27 @@ def from_native(X: Any) -> Any:
     if isinstance(X, np.ndarray):
         return X  # to ask narwhals takes longer than a small array
     try:
-        return nw.from_native(X, pass_through=True, allow_series=True)
+        found = nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
         reason = " ".join(str(error).split())
         raise InputError(f"column names are not unique: {reason}", "rename the columns") from error
+    if isinstance(found, nw.DataFrame | nw.Series) and found.implementation.is_pyarrow():
+        return nw.from_native(_without_views(found.to_native()), allow_series=True)
+    return found
+
+
+def _without_views(native: Any) -> Any:
+    """Return data of pyarrow with string_view as string; few functions of pyarrow know views."""
+    import pyarrow as pa
+
+    if isinstance(native, pa.Table):
+        return pa.table({name: _without_views(native[name]) for name in native.column_names})
+    return native.cast(pa.string()) if native.type == pa.string_view() else native
 
 
 def as_array(X: Any) -> NDArray[Any]:
     """Return lists, arrow arrays and the like as an array: text and numbers in one as objects."""
-    if is_sparse(X):
+    if isinstance(X, Sparse):
         return X.toarray()  # type: ignore[no-any-return]
     array = np.asarray(X)
     # numpy turns [["a", 1.0]] into text; the number must stay a number.
@@ -292,38 +323,13 @@ def _from_array(array: NDArray[Any], one_column: bool) -> Any:
     return nw.from_native(pd.DataFrame(content, copy=False))
 
 
-def _plain(series: nw.Series[Any]) -> nw.Series[Any]:
-    """Return a column in a type that narwhals knows: periods as their first day, nothing sparse."""
-    native: Any = series.to_native()
-    if not is_pandas_like_series(native):
-        return series
+def _in_known_type(native: Any) -> nw.Series[Any]:
+    """Return a column of pandas in a type of narwhals: periods as first days, sparse ones dense."""
     if str(native.dtype).startswith("Sparse"):
         native = native.sparse.to_dense()
     elif str(native.dtype).startswith("period"):
         native = native.dt.to_timestamp()
     return nw.from_native(native, series_only=True)
-
-
-def _column_kind(name: str, series: nw.Series[Any]) -> Kind:
-    dtype, native = series.dtype, series.to_native()
-    if getattr(native, "dtype", None) == np.dtype(object):
-        import pandas as pd
-
-        inferred = pd.api.types.infer_dtype(native, skipna=True)
-        if inferred not in _OBJECT_KINDS:
-            raise unknown_type(name, f"object ({inferred})", "convert it, as by .astype(str)")
-        return _OBJECT_KINDS[inferred]
-    if dtype.is_numeric() or dtype == nw.Duration:
-        return "numeric"
-    if dtype == nw.Boolean:
-        return "boolean"
-    if dtype in (nw.Datetime, nw.Date):
-        return "datetime"
-    if dtype in (nw.String, nw.Categorical, nw.Enum):
-        return "categorical"
-    if series.null_count() == len(series):
-        return "empty"
-    raise unknown_type(name, native.dtype if is_pandas_like_series(native) else dtype)
 
 
 def unknown_type(name: str, dtype: Any, remedy: str = "convert or drop it") -> InputError:
@@ -332,23 +338,18 @@ def unknown_type(name: str, dtype: Any, remedy: str = "convert or drop it") -> I
     return InputError(f"{what} dates or only text", remedy, column=name)
 
 
-def level_names(levels: Iterable[Any]) -> list[str]:
-    """Return levels as text; 1.0 is "1"."""
-    return [str(int(v) if isinstance(v, float) and v.is_integer() else v) for v in levels]
-
-
 def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
-    """Numbers, or days since 1970 (UTC), of a Series that need not be stored as such."""
+    """Return numbers, days since 1970 (UTC) of dates, or days of durations."""
     native, units = series.to_native(), 1.0
-    is_objects = getattr(native, "dtype", None) == np.dtype(object)
-    if kind == "datetime":
+    is_objects = is_pandas_like_series(native) and native.dtype == np.dtype(object)
+    if series.dtype == nw.Duration:
+        series, units = series.dt.total_microseconds(), _MICROSECONDS_PER_DAY
+    elif kind == "datetime":
         if is_objects:
             import pandas as pd
 
             series = nw.from_native(pd.to_datetime(native, utc=True), series_only=True)
         series, units = series.dt.timestamp("us"), _MICROSECONDS_PER_DAY
-    elif series.dtype == nw.Duration:
-        series, units = series.dt.total_microseconds(), _MICROSECONDS_PER_DAY
     elif is_objects:
         numbers = native.where(native.notna(), np.nan).astype("float64")
         series = nw.from_native(numbers, series_only=True)
@@ -356,32 +357,8 @@ def _series_floats(series: nw.Series[Any], kind: Kind) -> Array:
     return x if units == 1.0 else x / units
 
 
-def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
-    if isinstance(column, str):
-        if names is not None and column in names:
-            return names.index(column)
-        raise InputError(_unknown_name(column, names), column=column)
-    if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise TypeError(
-            f"column {column!r}: expected a name or a position, got {type(column).__name__}"
-        )
-    if not 0 <= column < width:
-        what = f"column {column}: expected a position from 0 to {width - 1}"
-        raise InputError(what, column=str(column))
-    return int(column)
-
-
-def _unknown_name(name: str, names: Sequence[str] | None) -> str:
-    if names is None:
-        return f"column {name!r}: the table has no column names; give positions or a data frame"
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    more = ", ..." if len(names) > 20 else ""
-    return f"column {name!r} is not in the table{hint} Available: {', '.join(names[:20])}{more}"
-
-
 def _at(X: Any, positions: list[int]) -> Any:
     frame = from_native(X)
     if isinstance(frame, nw.DataFrame):
         return nw.to_native(frame[:, positions])
-    return (X.tocsr() if is_sparse(X) else as_array(X))[:, positions]
+    return (X.tocsr() if isinstance(X, Sparse) else as_array(X))[:, positions]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_y
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
-from scalefair.data.sources import BatchSource, Scan, is_dask
+from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.errors import InputError
 
 
@@ -23,7 +23,7 @@ class Coded(NamedTuple):
     """Labels as numbers."""
 
     classes: NDArray[Any]  # the labels, sorted
-    numbers: Array  # what stands for each in y
+    numbers: Array  # of each label, in y
     y: Any  # of shape (n,); None where the numbers come with the batches of X
     n_rows: int  # that count
 
@@ -62,7 +62,7 @@ class LabelReader:
         self._labels = LabelSet()
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         codes, levels = label_codes(self._of(chunk))
         if chunk.weight is not None:
             codes = codes[np.asarray(chunk.weight) > 0]
@@ -96,7 +96,7 @@ def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
 
 def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
     """Return the labels of the rows that count as numbers, lazily in dask; None for None."""
-    if isinstance(X, BatchSource):
+    if isinstance(X, ChunkSource):  # whose chunks bring the labels
         labels = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS)
         classes = labels.classes()
         return Coded(classes, classes.astype(np.float64), None, labels.n_rows)
@@ -137,7 +137,7 @@ def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
 
 
 def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array]:
-    """Return labels as numbers, and the number that stands for each class of a fitted estimator."""
+    """Return labels as numbers, and the number of each class of a fitted estimator."""
     coded = code_labels(estimator, X, y, sample_weight)
     if coded is None:
         raise ValueError("y is None; give the class labels of the rows")
@@ -145,7 +145,7 @@ def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[An
     unknown = [label for label in coded.classes.tolist() if label not in known]
     if unknown:
         raise ValueError(
-            f"y has the class {unknown[0]!r}, which the fit did not know; its classes are {known}"
+            f"y has the class {unknown[0]!r}, which was not seen in fit; the classes are {known}"
         )
     numbers = np.full(len(known), np.nan)
     numbers[[known.index(label) for label in coded.classes.tolist()]] = coded.numbers

@@ -51,7 +51,7 @@ def open_rows(
     # Sparse inputs stay so: their chunks become dense one by one.
     tables = {
         part: value.tocsr()
-        if part == "x" and frames.is_sparse(value)
+        if part == "x" and isinstance(value, frames.Sparse)
         else table_of(names[part], value)
         for part, value in given.items()
     }
@@ -110,7 +110,8 @@ def _memory(
     if not n:
         raise ValueError(f"{names['x']} has no rows; expected at least two")
     y = finite_columns(tables["y"], "y", names["y"], 0)
-    weight = weights(tables["weight"], "in memory", 0)
+    weight = tables["weight"]
+    weight = None if weight is None else weights(weight, "in memory", 0)
     # As given: models of the user see these rows.
     x, s, c = (nw.to_native(tables[part], pass_through=True) for part in "xsc")
     return ArraySource(x, s, y, weight, c, n_threads=n_threads)

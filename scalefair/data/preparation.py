@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalefair._hash import digest
 from scalefair._typing import LARGEST_SINGLE, Chunk
 from scalefair.data import frames
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder
@@ -24,17 +23,6 @@ class Preparation:
     control_encoder: ControlEncoder | None = None
     single: bool = False  # feature rows are float32, in which squares overflow
 
-    @property
-    def key(self) -> str:
-        """Fingerprints of the encodings and of the columns they are applied to."""
-        columns = f"{self.sensitive_columns} hidden={self.hide_sensitive}"
-        encoder, sensitive = (
-            "none" if part is None else digest(part)
-            for part in (self.encoder, self.sensitive_encoder)
-        )
-        control = "" if self.control_encoder is None else f";control={digest(self.control_encoder)}"
-        return f"encoding={encoder};sensitive={sensitive};columns={columns}{control}"
-
     def split(self, chunk: Chunk) -> Chunk:
         """Take the sensitive attributes from the columns of x, and hide them if so asked."""
         if self.sensitive_columns is None:
@@ -46,7 +34,7 @@ class Preparation:
         return replace(chunk, x=x, s=s)
 
     def encode(self, chunk: Chunk) -> Chunk:
-        """Turn x, s and c of a split chunk into numbers; an error says where they come from."""
+        """Turn x, s and c of a split chunk into numbers; an error names the file or batch."""
         x, s, c = chunk.x, chunk.s, chunk.c
         with located(chunk.where):
             if self.encoder is not None:
@@ -54,7 +42,7 @@ class Preparation:
             else:
                 names = frames.column_names(x)
                 x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)
-                # Rows of a stream, or next to hidden columns, nobody has looked at yet.
+                # Rows of a stream, or beside hidden columns, have not been checked before.
                 check_finite("X", x, names=names)
             if self.single:
                 check_finite("dtype='float32': X", x, LARGEST_SINGLE)

@@ -15,19 +15,19 @@ from scalefair.data import frames
 from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values
 from scalefair.data.frames import Column, take_rows
 from scalefair.data.sources import ChunkSource, Sample
-from scalefair.data.sources.base import ARGUMENTS, parts_of
+from scalefair.data.sources.base import ARGUMENTS
 from scalefair.errors import check_finite, located
 
 MAX_LEVELS_OF_NUMBERS = 8  # numbers with at most this many values may be levels of groups
 MAX_COMBINATIONS = 2**22  # combinations of levels beyond which a table of them all is too large
 SURVEY_ROWS = 65536  # rows per chunk where no features are computed
 
-# The values of a column of numbers; None where there are too many, or nobody asked
+# The values of a column of numbers; None where there are too many, or they are not needed
 Values = frozenset[float] | None
 
 
 class Look(NamedTuple):
-    """What a survey looks for in one part of the rows, which errors call by `name` if it has one.
+    """What a survey collects of one part of the rows; `name` of it is for errors.
 
     Categories are text, booleans, numbers whose values are listed, binned or, by `every`, all.
     """
@@ -38,7 +38,7 @@ class Look(NamedTuple):
     every: bool = False
     bins: Mapping[str, Sequence[float]] | None = None  # the edges, by column
     prefix: str = "s"  # of columns without a name: prefix0, prefix1, ...
-    check: Callable[[TableStatistics], None] | None = None  # refuses chunks that know their place
+    check: Callable[[TableStatistics], None] | None = None  # of each chunk with a `where`
 
 
 class Numbers(NamedTuple):
@@ -63,7 +63,7 @@ class PartSurvey:
     def of(
         cls, look: Look, rows: Any, weight: Array, before: PartSurvey | None = None, where: str = ""
     ) -> PartSurvey:
-        """Survey some rows from `where`; of rows `before` some columns had too many values."""
+        """Survey some rows of `where`; values of columns with too many `before` are not listed."""
         with located(look.name):
             table = frames.as_table(rows, one_column=True)
             columns = frames.columns(table, look.prefix)
@@ -179,7 +179,7 @@ class Survey:
 class Surveyor:
     """Accumulator of a survey, with a sample of `size` rows."""
 
-    looks: Mapping[str, Look]  # parts that chunks lack are passed over
+    looks: Mapping[str, Look]  # parts that chunks lack are skipped
     size: int
     seed: int
     drop: bool = False  # rows in which a sensitive attribute is missing do not count
@@ -188,17 +188,17 @@ class Surveyor:
     _total: Survey | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in; an error says where they come from."""
+        """Add the rows of one chunk; an error names the file or batch."""
         if not chunk.n_rows:
             return
         with located(chunk.where):
-            given = parts_of(chunk)
+            given = chunk.parts
             for part in self.finite:
                 if given[part] is not None:
                     check_finite(ARGUMENTS[part], np.asarray(given[part]))
-            positive = chunk.n_rows if chunk.weight is None else int(np.sum(chunk.weight > 0))
+            positive = int(np.sum(chunk.weights > 0))
             chunk = without_gaps(chunk) if self.drop else chunk
-            weight = weights_of(chunk)
+            weight = chunk.weights
             index = np.flatnonzero(weight > 0)
             surveyed = np.arange(chunk.n_rows) if self.all_rows else index
             before, parts = self._total or Survey(), {}
@@ -233,14 +233,7 @@ def without_gaps(chunk: Chunk) -> Chunk:
     """Give weight 0 to rows in which a sensitive attribute is missing; they keep their number."""
     columns = frames.columns(frames.as_table(chunk.s, one_column=True), "s")
     gaps = np.any([column.missing() for column in columns], axis=0)
-    return replace(chunk, weight=np.where(gaps, 0.0, weights_of(chunk)))
-
-
-def weights_of(chunk: Chunk) -> Array:
-    """Return the weights of a chunk: one each where none are given."""
-    if chunk.weight is None:
-        return np.ones(chunk.n_rows)
-    return np.asarray(chunk.weight, np.float64)
+    return replace(chunk, weight=np.where(gaps, 0.0, chunk.weights))
 
 
 class Sums(tuple[Any, ...]):
@@ -260,7 +253,7 @@ class Together:
         self._parts = [(view, start()) for view, start in parts]
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         for view, accumulator in self._parts:
             accumulator.add(view(chunk))
 

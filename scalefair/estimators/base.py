@@ -6,7 +6,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, replace
 from math import ceil
 from threading import Lock
@@ -21,9 +20,8 @@ from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
-from scalefair.data.progress import Progress, nothing
+from scalefair.data.progress import Progress
 from scalefair.data.sources import ChunkSource, DaskSource, FileSource
-from scalefair.data.sources.base import parts_of
 from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base import Stores
 from scalefair.features.base_model import BaseModel
@@ -42,7 +40,7 @@ from scalefair.features.training import MapSpec, Training, learn_design, survey_
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.penalties import CUTOFF, partial_covariance
-from scalefair.solve.fit import Spec
+from scalefair.solve.fit import MIN_DIGITS, ROUNDING, Spec, single_rounding, warn_of_few_digits
 from scalefair.solve.output.fit import with_ridge_curve
 from scalefair.solve.ridge.system import System
 
@@ -59,6 +57,8 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
     base_estimator: Any = None
     feature_map: Any = "linear"
     output_kernel: Any = None
+    limit_on: Any = "scores"
+    _progress: Progress | None = None  # reports the steps of `fit` if there are callbacks
     _design: Design
     _one_target: bool
     _base_scale: ClassVar[str] = "probability"  # what the prediction of a base model is turned into
@@ -103,7 +103,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         """
         given = Chunk(X, sensitive_features, y, sample_weight, c=control_features)
         if sensitive_data is not None:
-            given = TwoTables(**parts_of(given), sensitive_data=sensitive_data)
+            given = TwoTables(**given.parts, sensitive_data=sensitive_data)
             check_partial(self, controlled=control_features is not None)
         return self._fit(given)
 
@@ -111,15 +111,23 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         self._check_parameters()
         task = self._init_callback_context(max_subtasks=None)
         task.call_on_fit_task_begin(estimator=self)
-        # scikit-learn's checks store the names of columns on a copy: a fit that fails changes
-        # nothing.
-        checked = copy(self)
-        found = self._learn(checked, given)
+        # scikit-learn's checks store the names of columns on another object: a fit that fails
+        # changes nothing.
+        checked = type(self)(**self.get_params(deep=False))
+        if vars(self).get("_skl_callbacks"):
+            self._progress = Callbacks(self)
+        try:
+            fitted = self._learn(checked, given)
+        finally:
+            self.__dict__.pop("_progress", None)
+        if fitted["diagnostics_"].digits < MIN_DIGITS:
+            warn_of_few_digits(fitted["diagnostics_"], type(self).__name__)
         for name in [*vars(self)]:  # an earlier fit in another mode may have set others
-            fitted = name.endswith("_") or name.startswith("_")
-            if fitted and not name.startswith(OF_SCIKIT_LEARN):
+            stale = name.endswith("_") or name.startswith("_")
+            if stale and not name.startswith(OF_SCIKIT_LEARN):
                 del self.__dict__[name]
-        self.__dict__.update(names_of_columns(checked) | found)
+        columns = {name: value for name, value in vars(checked).items() if name in OF_COLUMNS}
+        self.__dict__.update(columns | fitted)
         task.call_on_fit_task_end(estimator=self)
         return self
 
@@ -141,12 +149,8 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
                 "does not have; use feature_map='nystroem', 'fourier' or 'linear'"
             )
 
-    def _weight_or_limit(self) -> tuple[float, float | None]:
-        """Return the weight η, or the limit on the explained share that finds it."""
-        return errors.check_weight_or_limit(self.eta, self.unfairness)
-
     def _is_ordinary(self) -> bool:
-        return self._weight_or_limit()[0] == 0
+        return errors.check_weight_or_limit(self.eta, self.unfairness)[0] == 0
 
     def _sees_sensitive(self) -> bool:
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
@@ -166,7 +170,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         given_apart = rows.has_sensitive or rows.second is not None
         if not given_apart and self.sensitive_columns is None and not self._is_ordinary():
             raise ValueError(errors.MISSING_SENSITIVE)
-        spec = MapSpec.of(self.get_params(deep=False))
+        spec = MapSpec.of(vars(self))
         training = survey_training(rows, spec, single=dtype == "float32")
         if base is None:
             return training
@@ -177,7 +181,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
             )  # fmt: skip
         return cross_fit(
             training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
-            Callbacks(self),
+            self._progress,
         )  # fmt: skip
 
     def _base_folds(self, training: Training) -> Folds | None:
@@ -196,14 +200,14 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         fine = alpha <= 1e-8 or (isinstance(phi, Nystroem) and phi.cutoff < 1e-8)
         single = np.dtype(design.dtype) == np.float32
         design = replace(design, whiten_rows=small or fine or single)
-        return Rows(source, design, n_rows, current_config().chunk_rows, Callbacks(self))
+        return Rows(source, design, n_rows, current_config().chunk_rows, self._progress)
 
-    def _learn_design(self, training: Training, dtype: str) -> Design:
-        """Return the design; one more pass where curves of f need moments before them."""
-        seen, bent = self._sees_sensitive(), self.output_kernel is not None
-        design = learn_design(training, dtype=dtype, sees_sensitive=seen, curved=bent)
+    def _curved_design(self, training: Training, dtype: str) -> Design:
+        """Return the design for a kernel on f; one more pass where curves of f need moments."""
+        seen = self._sees_sensitive()
+        design = learn_design(training, dtype=dtype, sees_sensitive=seen, curved=True)
         linear = isinstance(design.phi, Identity)  # and stays linear
-        if not bent or design.psi is None or training.base is not None or seen or linear:
+        if design.psi is None or training.base is not None or seen or linear:
             return design
         (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
         alpha = errors.check_alpha(self.alpha, errors.auto_alpha(moments.n_rows))["phi"]
@@ -218,9 +222,13 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
 
     def _spec(self, dtype: Any, n_rows: int, curvature: float = 2.0) -> Spec:
         """Return what to fit to so many rows; `curvature` is the mean of the loss's."""
-        eta, unfairness = self._weight_or_limit()
+        eta, unfairness = self.eta, self.unfairness
+        if self.limit_on != "scores":  # a limit on decisions leaves the scores a weight
+            eta, unfairness = eta or 0.0, None
+        eta, unfairness = errors.check_weight_or_limit(eta, unfairness)
         alpha = errors.check_alpha(self.alpha, errors.auto_alpha(n_rows, curvature))["phi"]
-        return Spec(alpha, eta, unfairness, self.penalty, self.eps, np.dtype(dtype).name)
+        rounding = single_rounding(n_rows) if np.dtype(dtype) == np.float32 else ROUNDING
+        return Spec(alpha, eta, unfairness, self.penalty, self.eps, rounding)
 
     def _system(self, design: Design, moments: Moments) -> System:
         ridge = None
@@ -239,7 +247,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
-        """β; one that is not of the columns of X says so where it is taken for that."""
+        """Coefficients β; unless they are those of columns of X, products with them are refused."""
         if "coef_" not in vars(self):
             raise AttributeError(f"{type(self).__name__} has no attribute 'coef_'")
         coef: Array = vars(self)["coef_"]
@@ -307,18 +315,18 @@ def feature_ridges(
 
 
 def check_control(moments: Moments) -> None:
-    """Raise ValueError if a control tells the group of every row: nothing is left to punish."""
+    """Raise ValueError if a control determines the group of every row."""
     left = np.trace(partial_covariance(moments, "xi", "xi"))
     if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
         raise ValueError(
-            "control_features tell the sensitive attributes of every row, so that nothing is left "
-            "to be independent of; leave out the column that does, or make it coarser"
+            "control_features determine the sensitive attributes of every row, so that nothing is "
+            "left to be independent of; leave out the column that does, or make it coarser"
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Callbacks(Progress):
-    """Passes the steps of `fit` on to scikit-learn's callbacks, if the estimator has any."""
+class Callbacks:
+    """Reports the steps of `fit` to the callbacks of an estimator that has some."""
 
     estimator: Any
 
@@ -326,26 +334,20 @@ class Callbacks(Progress):
     def watched(
         self, source: ChunkSource, rows: int, n_rows: int | None = None
     ) -> Iterator[ChunkSource]:
-        """Give the source back for one pass; on a cluster its tasks are the steps, else chunks."""
+        """Return the source for one pass; on a cluster its tasks are the steps, else chunks."""
         # The last chunk of every file may be a short one.
         files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
         most = None if n_rows is None else ceil(n_rows / rows) + files - 1
         name, most = ("tasks", None) if isinstance(source, DaskSource) else ("chunks", most)
         with self.steps(name, most) as step:
-            if step is nothing:
-                yield source
-            elif isinstance(source, DaskSource):
+            if isinstance(source, DaskSource):
                 yield source.watched(lambda _done, _all: step())
             else:
                 yield source.then(_Counted(step))
 
     @contextmanager
     def steps(self, name: str, count: int | None = None) -> Iterator[Callable[[], None]]:
-        """Give a function that tells the callbacks of one more of `count` steps."""
-        own = vars(self.estimator)
-        if not (own.get("_skl_callbacks") and "_callback_fit_ctx" in own):
-            yield nothing
-            return
+        """Return a function that reports one more of `count` steps to the callbacks."""
         whole = self.estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)
         whole.call_on_fit_task_begin(estimator=self.estimator)
         lock = Lock()

@@ -1,4 +1,4 @@
-"""Estimators on folds, and certified paths: every candidate tested in one further pass.
+"""Certified paths: every candidate tested in one further pass.
 
 Rows are split by their number ("split": those that calibrate touch nothing else), or every row
 is judged by the fit without its fold ("cross"). Candidates are tested from the fairest on, up to
@@ -12,7 +12,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from inspect import signature
-from numbers import Integral
 from operator import add
 from typing import Any, Self
 
@@ -29,67 +28,29 @@ from scalefair.auditing.certificate import (
     functions_of,
 )
 from scalefair.data import Together
-from scalefair.data.folds import ALL_ROWS, Folds, make_folds
-from scalefair.data.sources import ArraySource, ChunkSource, Sampler, StackedSource
-from scalefair.errors import FINITE, InputError, check_closed_form, check_grid
-from scalefair.estimators.base import FairEstimator, check_control
+from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.data.sources import ArraySource, ChunkSource, Sampler
+from scalefair.errors import FINITE, check_closed_form, check_grid
+from scalefair.estimators.choice import OnFolds
 from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_fit_rows
-from scalefair.features.training import Training, group_names
+from scalefair.features.training import Training
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
-from scalefair.moments.accumulate import MomentAccumulator, Rows, sign
-from scalefair.penalties import check_known, size_of_block
+from scalefair.moments.accumulate import MomentAccumulator
+from scalefair.penalties import size_of_block
 from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
-from scalefair.solve.ridge.path import Choice, FoldedMoments, Spectrum, side_by_side
-from scalefair.solve.ridge.search import SearchResult, check_folds, warn_of_constant
+from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
+from scalefair.solve.ridge.search import SearchResult, warn_of_constant
 from scalefair.solve.ridge.system import System
 
 CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
 LOSS_CANDIDATES, LOSS_REACH = 16, 1.2  # of `path_etas`: their fits take passes over the rows
 PASS_ROWS = 8192
-
-
-class OnFolds(FairEstimator):
-    """A fair estimator that is judged on folds of its rows: `cv` says which."""
-
-    def _folds(self, training: Training) -> tuple[Folds, bool]:
-        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
-        if isinstance(source, ArraySource):
-            X, y = source.x, source.y
-        if isinstance(training.source, StackedSource) and not isinstance(self.cv, Integral):
-            raise InputError(
-                f"cv={self.cv!r} knows the rows of X alone, not those of sensitive_data",
-                "give a number of folds", where="cv",
-            )  # fmt: skip
-        # Not the seed of the sample: landmarks must not gather in one fold.
-        return make_folds(self.cv, X, y, training.seed + 1)
-
-    def _fold_moments(
-        self, rows: Rows, training: Training, **options: Any
-    ) -> tuple[Folds, FoldedMoments]:
-        """Return the folds and their moments, by one pass."""
-        folds, some_always_train = self._folds(training)
-        parts = rows.moments(folds, **options)
-        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
-        if not all(fold.weight for fold in tested):
-            raise ValueError(
-                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
-                "fewer folds, or leave those rows out"
-            )
-        moments = FoldedMoments(tested, always, reduce(add, parts))
-        if "xi" in moments.total.blocks:
-            check_control(moments.total)
-        if rows.design.partial:
-            check_known(moments.total)
-        if rows.design.psi is not None and self.unfairness is not None:
-            judged = [fold.judged for fold in moments.folds]
-            check_folds(judged, group_names(rows.design))
-        return folds, moments
 
 
 @dataclass(frozen=True)
@@ -184,8 +145,7 @@ def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candida
         (copy, partial(Sampler, ERROR_ROWS, 0)),
     ]
     judged = source.then(_Judged(design, candidates, folds))
-    sums, sample = judged.fold(partial(Together, start), PASS_ROWS)
-    moments = sign(narrow, sums)
+    moments, sample = judged.fold(partial(Together, start), PASS_ROWS)
     total = reduce(add, moments)
     check_calibration(total)
     fold = folds.of_rows(sample.rows)

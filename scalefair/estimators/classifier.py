@@ -31,6 +31,7 @@ class Classification(ClassifierMixin, LossBase):
 
     _base_scale: ClassVar[str] = "log_odds"
     _decides_classes: ClassVar[bool] = True
+    _squeezes: ClassVar[bool] = False
     _own_constraints: ClassVar[dict[str, Any]] = {
         "loss": [StrOptions({"logistic", "multinomial"}), HasMethods(LOSS_METHODS)]
     }
@@ -64,23 +65,16 @@ class Classification(ClassifierMixin, LossBase):
             )
         return loss
 
-    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
-        if self.class_weight is None:
-            return loss
+    def _weighed(self, loss: Any, classes: NDArray[Any], moments: Moments) -> Any:
+        """Return the loss with the weights of classes."""
         share = moments.mean("y")
         share = np.array([1 - share[0], share[0]]) if loss.n_targets == 1 else share
-        return ClassWeighted(
-            loss, labels.class_weights(self.class_weight, known["classes_"], share)
-        )
+        return ClassWeighted(loss, labels.class_weights(self.class_weight, classes, share))
 
     def _solved_loss(self, loss: Any) -> Any:
         inner = loss.loss if isinstance(loss, ClassWeighted) else loss
         # Its scores are determined up to a constant only.
         return SumToZero(loss) if isinstance(inner, Multinomial) else loss
-
-    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
-        del loss
-        return {"coef_": coef.T, "intercept_": intercept}
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
         return partial(_probabilities, loss)
@@ -131,7 +125,7 @@ class FairKernelClassifier(Classification):
     Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic
     loss, or the multinomial one for more than two classes, and |Rᵀβ|² measures the dependence
     between the scores f and the sensitive attributes. Newton's method: one pass over the rows for
-    the moments and one for each of a few iterations, whatever their number and wherever they are.
+    the moments and one for each of a few iterations.
 
     Parameters
     ----------

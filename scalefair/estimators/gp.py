@@ -12,7 +12,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Chunk
-from scalefair.estimators.base import Callbacks
 from scalefair.estimators.gp_base import Process
 from scalefair.estimators.parameters import described
 from scalefair.features.design import Design
@@ -37,7 +36,7 @@ from scalefair.solve.ridge.search import between
 from scalefair.solve.ridge.system import System
 
 N_ETAS = 41  # weights that are tried on folds, from 0 to ∞; more beside the best
-ROWS_IN_MEMORY = 65536  # rows per chunk where all are wanted at once
+ROWS_IN_MEMORY = 65536  # rows per chunk where all are read at once
 
 
 @described
@@ -130,15 +129,6 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     ) -> None:  # fmt: skip
         self._store(locals())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        kind = self.feature_map
-        if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
-            raise ValueError(
-                "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
-                f"feature_map={kind!r}"
-            )
-
     def _learn(self, checked: Self, given_rows: Chunk) -> dict[str, Any]:
         training = self._train(checked, given_rows, "float64")
         inputs = training.preparation.input_names(list(_check_feature_names_in(checked)))
@@ -146,7 +136,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         held_out: dict[str, Any] = {}
         if training.spec.is_exact and self.unfairness is None:
             exact = exact_rows(training, 0.0)
-            fit = fit_dense(exact, spec, Callbacks(self))
+            fit = fit_dense(exact, spec, self._progress)
             phi: Any = Identity().fit(training.sample.x)
             design = Design(phi, exact.psi, training.n_targets, preparation=training.preparation)
             coef = {"dual_coef_": fit.coef[:, 0] if one else fit.coef}

@@ -20,17 +20,16 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
 from scalefair.errors import check_weight_or_limit
-from scalefair.estimators.base import Callbacks
-from scalefair.estimators.certified import OnFolds
+from scalefair.estimators.choice import OnFolds
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import open_predict_rows
 from scalefair.features.training import Training, input_map, sensitive_map
+from scalefair.held_out import MARGIN
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.penalties import MARGIN
-from scalefair.solve.fit import Diagnostics, ProcessFit, ProcessSpec, warn_of_few_digits
+from scalefair.solve.fit import Diagnostics, ProcessFit, ProcessSpec
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, choose
 
@@ -42,6 +41,7 @@ FULL_JITTER = 1e-10  # the same where every row is a landmark
 class Process(OnFolds):
     """A fair Gaussian process: `fit` learns the `_distribution` of f, which predicts."""
 
+    learn_landmarks: bool = False
     psi_: FeatureMap | None
     phi_: FeatureMap
     moments_: Moments
@@ -96,15 +96,21 @@ class Process(OnFolds):
         for name, value in self.get_params(deep=False).items():
             if name.endswith("_bounds") and value is not None:
                 check_bounds(name, value)
+        kind = self.feature_map
+        if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
+            raise ValueError(
+                "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
+                f"feature_map={kind!r}"
+            )
 
     def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
-        """Return what is asked for; most of it goes by the names that users know."""
+        """Return the specification; most fields have the names of parameters."""
         eta, unfairness = check_weight_or_limit(self.eta, self.unfairness)
         fields, parameters = ProcessSpec.__dataclass_fields__, self.get_params(deep=False)
-        asked = {name: value for name, value in parameters.items() if name in fields}
-        learnt = {"amplitude", "noise"} & asked.keys()
-        given = {n: None if isinstance(asked[n], str) else float(asked[n]) for n in learnt}
-        return ProcessSpec(**asked | given | {
+        own = {name: value for name, value in parameters.items() if name in fields}
+        for name in {"amplitude", "noise"} & own.keys():  # "optimize" is None
+            own[name] = None if isinstance(own[name], str) else float(own[name])
+        return ProcessSpec(**own | {
             "eta": eta, "unfairness": unfairness, "learn_scales": self.optimizer is not None,
             "seed": training.seed, "inputs": tuple(inputs),
         })  # fmt: skip
@@ -118,7 +124,7 @@ class Process(OnFolds):
             phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
         )
         size = current_config().chunk_rows
-        return Rows(training.source, design, chunk_rows=size, progress=Callbacks(self))
+        return Rows(training.source, design, chunk_rows=size, progress=self._progress)
 
     def _process(
         self, fit: ProcessFit, training: Training, inputs: list[str], design: Design
@@ -126,7 +132,6 @@ class Process(OnFolds):
         """Return the attributes of a fit, and warn of what is wrong with it."""
         sample, search = training.sample, fit.search
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
-        warn_of_few_digits(fit.diagnostics, type(self).__name__)
         sentences = [*fit.at_bounds]
         if not search.converged:
             sentences.append(
@@ -151,7 +156,7 @@ class Process(OnFolds):
     def _on_folds(
         self, scores: GridScores, etas: Array, error: str
     ) -> tuple[float, dict[str, Any]]:
-        """Return the weight that meets the limit on the folds, and the attributes that say so."""
+        """Return the weight that meets the limit on the folds, and the held-out attributes."""
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
         if choice is None:
             limit = self.unfairness or 0.0
@@ -222,7 +227,7 @@ class Process(OnFolds):
 
     @abstractmethod
     def _evidence_at(self, theta: Array, gradient: bool) -> tuple[float, Array | None]:
-        """Return the log evidence and, if so asked, its gradient."""
+        """Return the log evidence and, with `gradient`, its gradient; else None."""
 
     def _predicted(self, X: Any, function: Callable[[Array], Array]) -> Any:
         """Return a function of the rows of X; a dask array for a dask collection."""
@@ -244,10 +249,6 @@ class Process(OnFolds):
                 f"length scales, then {' and '.join(self._others)}, as in theta_"
             )
         return at
-
-    def _sees_sensitive(self) -> bool:
-        """ψ(s) never joins φ(x): its prior would need an amplitude of its own."""
-        return False
 
     def __getstate__(self) -> Any:
         # The evidence holds the training rows, which may be anywhere.

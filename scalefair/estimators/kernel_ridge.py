@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.sources.threads import blas_threads_for
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
 from scalefair.estimators.certified import CrossValidated, JudgedPath, Judges, judge_path
@@ -25,7 +25,7 @@ from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
 from scalefair.features.training import learn_design
 from scalefair.moments import Moments
-from scalefair.solve.fit import of_eigenvalues, rounding_of
+from scalefair.solve.fit import MIN_DIGITS, of_eigenvalues, warn_of_few_digits
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import FoldedMoments, Spectrum, default_alphas, default_etas
 from scalefair.solve.ridge.search import SearchResult, search
@@ -33,7 +33,7 @@ from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
 EPS_GRID = (None, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-# What only the moments of each fold can tell, not those of all rows
+# Attributes that need the moments of each fold
 HELD_OUT = ("explained_share_cv_", "explained_share_cv_error_", "cv_results_", "certificate_")
 
 
@@ -109,8 +109,8 @@ class FairKernelRidge(RidgeBase):
 class FairKernelRidgeCV(CrossValidated, Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation.
 
-    The statistics are kept per fold, so that every (alpha, eta) is fitted on the other folds and
-    scored on each without looking at the data again. The final fit is on all rows.
+    Moments are stored per fold, so that every (alpha, eta) is fitted on the other folds and scored
+    on each without reading the data again. The final fit is on all rows.
 
     Without a limit it takes the largest eta whose error is within one standard error of the best:
     the fairest of the models that are as good as the best. With `unfairness` it takes the least
@@ -136,7 +136,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
-        Ridges to try for ψ(s) where it joins φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
+        Ridges to try for ψ(s), if it is added to φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
     @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
     @ random_state
 
@@ -219,15 +219,15 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges
     ) -> dict[str, Any]:
         """Return what a fit sets, from moments and what is known of the design."""
-        found = self._search(design, moments)
-        moments = replace(moments, total=moments.total.calibrated(found.calibration))
+        searched = self._search(design, moments)
+        moments = replace(moments, total=moments.total.calibrated(searched.calibration))
 
         def judge(limit: float) -> JudgedPath:
-            options = self._options(design, moments.total, found.ratio, found.eps)
+            options = self._options(design, moments.total, searched.ratio, searched.eps)
             system, split = System.build(moments.total, **options), self.guarantee == "split"
-            return judge_path(limit, found, system, judges, split=split)
+            return judge_path(limit, searched, system, judges, split=split)
 
-        result, certificate = self._certified(found, judge)
+        result, certificate = self._certified(searched, judge)
         alpha: Any = result.alpha
         if len(design.features) > 1:
             relative = {"phi": 1.0, "psi": result.ratio, "base": JOINED_RIDGE * result.ratio}
@@ -253,7 +253,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         joined = len(design.features) > 1
         ratios = tuple(np.ravel(self.ridge_ratios)) if joined else (1.0,)
         options = partial(self._options, design, moments.total)
-        with blas_threads_for(len(moments.total.shift)):
+        with one_blas_thread(len(moments.total.shift)):
             system = System.build(moments.total, **options(ratios[0], self._epses()[0]))
             alphas = default_alphas(system) if self.alphas is None else self.alphas
             alphas = check_grid("alphas", alphas)
@@ -266,7 +266,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     def _refit(self, ridge: FairKernelRidge, moments: Moments, *, constant: bool) -> None:
         """Solve at the point of the ridge, for all rows; or take the best constant."""
         alpha, eta = check_alpha(ridge.alpha)["phi"], float(ridge.eta or 0.0)
-        with blas_threads_for(len(moments.shift)):
+        with one_blas_thread(len(moments.shift)):
             system = ridge._system(ridge._design, moments)
             spectrum = Spectrum.of(system)
             coef = spectrum.at(alpha).coef(np.array([eta]))[0]
@@ -274,9 +274,11 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             coef = np.zeros_like(coef)
         elif self.unfairness is not None and eta > 0:
             coef = rescale(system, coef)
-        rounding = rounding_of(np.dtype(ridge._design.dtype).name, moments.n_rows)
+        rounding = ridge._spec(ridge._design.dtype, moments.n_rows).rounding
         diagnostics = of_eigenvalues(spectrum.values, alpha, rounding)
-        ridge._take(moments, ridge_fit(system, coef, alpha, eta, diagnostics))
+        fit = ridge_fit(system, coef, alpha, eta, diagnostics)
+        one = ridge._one_target
+        ridge.__dict__.update(ridge._solution(moments, fit, ridge._design, one_target=one))
 
     def _attributes(self, ridge: FairKernelRidge) -> dict[str, Any]:
         """Return the attributes of the ridge at the chosen point, and the ridge."""
@@ -316,6 +318,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         moments = moments.calibrated(self.moments_.calibration)
         ridge = copy(self._ridge)
         self._refit(ridge, moments, constant=not np.any(self.coef_))
+        if ridge.diagnostics_.digits < MIN_DIGITS:
+            warn_of_few_digits(ridge.diagnostics_, type(self).__name__)
         for name in HELD_OUT:
             self.__dict__.pop(name, None)
         self.__dict__.update(self._attributes(ridge))

@@ -20,7 +20,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control, learnt, names_of_columns
+from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
 from scalefair.estimators.decisions import (
     Decisions,
     FairDecisions,
@@ -32,18 +32,18 @@ from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.design import Design, Finished
 from scalefair.features.rows import encoded_once, open_predict_rows
-from scalefair.features.training import Training
+from scalefair.features.training import Training, learn_design
 from scalefair.losses import LOSSES, Gamma, Poisson, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.solve.fit import LossFit, warn_of_few_digits
+from scalefair.solve.fit import MIN_DIGITS, LossFit, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem, mean_curvature
 from scalefair.solve.ridge.path import default_etas
 from scalefair.solve.ridge.system import Solution
 
-# Features of rows in memory that are held, from the pass for the moments on
+# Features of rows in memory that are cached between passes
 MAX_CACHED_BYTES = 2**28
 
 
@@ -53,17 +53,16 @@ class LossBase(FairEstimator):
     loss_: Any
     psi_: Any
     decisions_: FairDecisions
+    class_weight: Any = None
     _decides_classes: ClassVar[bool] = False
+    _squeezes: ClassVar[bool] = True  # whether `coef_` of one score has one dimension
 
     @property
     def _asked(self) -> Decisions | None:
         """Which decisions are limited; None: the scores are."""
+        if isinstance(self.limit_on, str) and self.limit_on == "scores":
+            return None
         return Decisions.of(self.limit_on, self.unfairness, classes=self._decides_classes)
-
-    def _weight_or_limit(self) -> tuple[float, float | None]:
-        if self._asked is None:
-            return super()._weight_or_limit()
-        return check_weight_or_limit(0.0 if self.eta is None else self.eta, None)
 
     def _is_ordinary(self) -> bool:
         return self._asked is None and super()._is_ordinary()
@@ -74,11 +73,11 @@ class LossBase(FairEstimator):
 
     def _decisions(  # noqa: PLR0917
         self, asked: Decisions, rows: Rows, problems: Sequence[Problem], fits: Sequence[Solution],
-        alpha: float, known: dict[str, Any], folds: Folds = ALL_ROWS,
+        alpha: float, known: dict[str, Any], folds: Folds, limit: float,
     ) -> dict[str, Any]:  # fmt: skip
         """Return `decisions_` of fits without each fold, and of all rows last; or of these."""
         labels = known.get("classes_", np.array([False, True]))
-        limited = Limited(asked, self.unfairness, self._gains(known["loss_"]), labels)
+        limited = Limited(asked, limit, self._gains(known["loss_"]), labels)
         return {"decisions_": learn_decisions(rows, problems, fits, alpha, limited, folds)}
 
     def _check_parameters(self) -> None:
@@ -90,7 +89,10 @@ class LossBase(FairEstimator):
     def _check_point(self) -> None:
         """Raise ValueError if there is no fit at this ridge and weight."""
         check_alpha(self.alpha)
-        self._weight_or_limit()
+        if self._asked is None:
+            check_weight_or_limit(self.eta, self.unfairness)
+        else:
+            check_weight_or_limit(self.eta or 0.0, None)
         nonlinear = self.output_kernel is not None or self.penalty == "nocco_output"
         if nonlinear and self.eta is not None and np.isinf(self.eta):
             raise ValueError(
@@ -103,11 +105,6 @@ class LossBase(FairEstimator):
         """Return the loss in the scores that are solved for."""
         return loss
 
-    def _weighed(self, loss: Any, known: dict[str, Any], moments: Moments) -> Any:
-        """Return the loss with the weights of classes."""
-        del known, moments
-        return loss
-
     def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of a fit, those that are known already among them."""
         loss, training, rows = self._loss_rows(training, loss, dtype := current_config().dtype)
@@ -115,17 +112,21 @@ class LossBase(FairEstimator):
         (moments,) = rows.moments(cache=cache)
         if "xi" in moments.blocks:
             check_control(moments)
-        loss = self._weighed(loss, known, moments)
+        if self.class_weight is not None:
+            loss = self._weighed(loss, known["classes_"], moments)
         system, y = self._system(rows.design, moments), training.sample.y
         spec = self._spec(dtype, moments.n_rows, mean_curvature(loss, moments, y))
-        solved = self._solved_loss(loss)
+        solved = loss if loss.n_scores == 1 else self._solved_loss(loss)
         problem = Problem(rows.source, rows.design, solved, system, rows.chunk_rows, cache)
         fit = fit_loss(rows, problem, spec, self.output_kernel, self.tol, self.max_iter)
-        warn_of_few_digits(fit.diagnostics, type(self).__name__)
-        known = known | learnt(training, rows.design) | {"loss_": loss}
+        known = known | {"loss_": loss}
+        if training.base is not None:
+            known["n_base_samples_"] = training.n_base_samples
         if (asked := self._asked) is not None:
             scores = [self._scores_of(loss, fit.coef, fit.intercept)]
-            known |= self._decisions(asked, rows, [problem], scores, spec.alpha, known)
+            known |= self._decisions(
+                asked, rows, [problem], scores, spec.alpha, known, ALL_ROWS, self.unfairness
+            )
         return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
 
     def _loss_rows(
@@ -136,7 +137,11 @@ class LossBase(FairEstimator):
         loss = loss.fitted(y[:, 0] if loss.n_targets == 1 else y, training.sample.weight)
         if training.preparation.encoder is not None:
             training = encoded_once(training)
-        design = self._learn_design(training, dtype)
+        if self.output_kernel is None:
+            seen = self.sensitive_columns is not None and self._sees_sensitive()
+            design = learn_design(training, dtype=dtype, sees_sensitive=seen)
+        else:
+            design = self._curved_design(training, dtype)
         if design.psi is None and not self._is_ordinary():
             raise ValueError(MISSING_SENSITIVE)
         if self._asked is not None:
@@ -148,11 +153,15 @@ class LossBase(FairEstimator):
         self, design: Design, moments: Moments, loss: Any, fit: LossFit
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
-        coef, intercept = self._scores_of(loss, fit.coef, fit.intercept)
+        coef, intercept, one = fit.coef, fit.intercept, self._squeezes and loss.n_scores == 1
+        if coef.shape[1] < loss.n_scores:
+            coef, intercept = self._scores_of(loss, coef, intercept)
         nonlinear = {} if fit.output_share is None else {"output_share_": fit.output_share}
         return {
-            **self._shaped(loss, coef, intercept), "_raw_coef": design.raw_coef(coef),
-            "moments_": moments, "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
+            "_design": design, "phi_": design.phi, "psi_": design.psi,
+            "coef_": coef[:, 0] if one else coef.T, "_raw_coef": design.raw_coef(coef),
+            "intercept_": float(intercept[0]) if one else intercept, "moments_": moments,
+            "n_samples_seen_": moments.n_rows, "eta_": fit.eta,
             "mean_loss_": fit.mean_loss, "n_iter_": fit.n_iter, "n_passes_": fit.n_passes,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics, **nonlinear,
         }  # fmt: skip
@@ -175,10 +184,6 @@ class LossBase(FairEstimator):
         start = decisions.predictor(design, self._raw_coef, self.intercept_)
         made = Finished(start, partial(finish, decisions, self._gains(self.loss_)))
         return design.predict(open_predict_rows(self, X, design), made)
-
-    @abstractmethod
-    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
-        """Return `coef_` and `intercept_` from arrays of shape (m, k) and (k,)."""
 
     def path(
         self, X: Any, y: Any, etas: Any = None, *, sensitive_features: Any = None,
@@ -209,8 +214,9 @@ class LossBase(FairEstimator):
         etas = default_etas(system, spec.alpha, 9) if etas is None else etas
         grid = np.sort(check_grid("etas", etas))
         fits = loss_path(problem, spec, grid, self.tol, self.max_iter)
-        for fit in fits:
-            warn_of_few_digits(fit.diagnostics, type(self).__name__)
+        worst = min((fit.diagnostics for fit in fits), key=lambda fit: fit.digits)
+        if worst.digits < MIN_DIGITS:
+            warn_of_few_digits(worst, type(self).__name__)
         return LossPath([self._at(moments, fit) for fit in fits])
 
     def _check_path(self) -> None:
@@ -270,13 +276,6 @@ class LossRegression(RegressorMixin, LossBase):
         source = training.source.then(partial(check_row_targets, loss))
         training = replace(training, source=source)
         return self._learn_loss(training, loss, names_of_columns(checked))
-
-    def _shaped(self, loss: Any, coef: Array, intercept: Array) -> dict[str, Any]:
-        one = loss.n_scores == 1
-        return {
-            "coef_": coef[:, 0] if one else coef.T,
-            "intercept_": float(intercept[0]) if one else intercept,
-        }
 
     def predict(self, X: Any) -> Any:
         """Predict the mean (or quantile) of y; the sensitive attributes are not needed.

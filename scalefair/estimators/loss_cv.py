@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array
+from scalefair.auditing.certificate import Claim
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt
 from scalefair.estimators.certified import CrossValidated, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
+from scalefair.estimators.decisions import Calibration, certified_decisions
 from scalefair.estimators.loss import (
     MAX_CACHED_BYTES,
     FairKernelRegressor,
@@ -34,10 +36,10 @@ from scalefair.estimators.path import (
 )
 from scalefair.features.design import Design
 from scalefair.features.training import Training
+from scalefair.held_out import NO_SHARE
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
-from scalefair.penalties import NO_SHARE
-from scalefair.solve.fit import LossFit, Spec, warn_of_few_digits
+from scalefair.solve.fit import ROUNDING, LossFit, Spec, single_rounding
 from scalefair.solve.newton.descent import fit_loss
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
 from scalefair.solve.newton.model import Problem
@@ -148,10 +150,15 @@ class LossCV(CrossValidated, LossBase):
 
     def _check_point(self) -> None:
         self._check_grids()
-        if self._asked is not None and self.confidence is not None:
+        asked = self._asked
+        if asked is None or self.confidence is None:
+            return
+        Claim.of(self.unfairness, self.confidence, asked.limit)
+        if asked.limit != "decisions" or self.guarantee != "split":
             raise ValueError(
-                f"confidence={self.confidence!r} certifies scores while they are chosen; certify "
-                "decisions on new rows, by certify(model, X, limit_on='decisions', ...)"
+                f"confidence={self.confidence!r} with limit_on={asked.limit!r} and "
+                f"guarantee={self.guarantee!r}: a fit certifies rates of decisions, by a split; "
+                "certify others on new rows, by certify(model, X, limit_on='odds', ...)"
             )
 
     def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +166,8 @@ class LossCV(CrossValidated, LossBase):
         loss, training, rows = self._loss_rows(training, loss, dtype, least)
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         folds, moments = self._fold_moments(rows, training, cache=cache)
-        loss = self._weighed(loss, known, moments.total)
+        if self.class_weight is not None:
+            loss = self._weighed(loss, known["classes_"], moments.total)
         system = partial(self._system_of, rows.design, moments.total)
         whole = Problem(
             rows.source, rows.design, self._solved_loss(loss), system(moments.total),
@@ -173,18 +181,26 @@ class LossCV(CrossValidated, LossBase):
             judge_fits, result=result, problem=problem, split=self.guarantee == "split",
             judges=partial(self._judging, training, rows.design),
         )  # fmt: skip
-        result, certificate = self._certified(result, judge)
+        asked, certificate = self._asked, None
+        if asked is None:
+            result, certificate = self._certified(result, judge)
         fit = self._fit_at(rows, whole, result, dtype)
-        warn_of_few_digits(fit.diagnostics, type(self).__name__)
         known = known | learnt(training, rows.design) | {"loss_": loss}
         chosen = self._chosen(known, whole, result, fit)
-        if (asked := self._asked) is not None:
+        if asked is not None:
             without = result.tried[Point(result.alpha, result.eta)].theta[:-1]
             fits = (*map(whole.solution, without), (fit.coef, fit.intercept))
             scores = [self._scores_of(loss, *both) for both in fits]
             parts, alpha = problem.parts, result.alpha
-            chosen |= self._decisions(asked, rows, parts, scores, alpha, known, folds)
-        return chosen | certificate(chosen["_model"])
+            learn = partial(self._decisions, asked, rows, parts, scores, alpha, known, folds)
+            if self.confidence is None:
+                return chosen | learn(self.unfairness)
+            claim = Claim.of(self.unfairness, self.confidence, asked.limit)
+            given: Any = training.calibrating
+            source = rows.design.numbers(given, sensitive=True)
+            calibration = Calibration(rows.design, source, scores[-1], self._gains(loss))
+            return chosen | certified_decisions(learn, claim, calibration, chosen["_model"])
+        return chosen if certificate is None else chosen | certificate(chosen["_model"])
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -203,8 +219,10 @@ class LossCV(CrossValidated, LossBase):
 
     def _fit_at(self, rows: Rows, whole: Problem, result: LossSearch, dtype: str) -> LossFit:
         """Return the fit of all rows at the point that was chosen, or the best constant."""
+        n_rows = whole.system.moments.n_rows
+        rounding = single_rounding(n_rows) if dtype == "float32" else ROUNDING
         penalty = self._penalty(self.eps)
-        spec = Spec(result.alpha, result.eta, None, penalty["penalty"], penalty["eps"], dtype)
+        spec = Spec(result.alpha, result.eta, None, rounding=rounding, **penalty)
         fit = fit_loss(rows, whole, spec, None, self.tol, self.max_iter, result.warm)
         constant = None if result.choice is not None else result.constant
         return fit if constant is None else _constant(whole, constant, fit)

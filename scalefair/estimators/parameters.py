@@ -67,8 +67,9 @@ class_weight : None, "balanced" or dict, default=None
     Weight of each class in the loss; "balanced" gives all classes the same total. The penalty
     and the explained share use the rows as they are.
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-    Features φ(x) of the inputs. "exact" takes every row as a landmark (for a ridge with a weight
-    and for Gaussian process regression, the dense n×n solution): for validation and small n.
+    Features φ(x) of the inputs: Nyström features, random Fourier features, every row as a
+    landmark (for a ridge with a weight and for Gaussian process regression, the dense n×n solution;
+    for validation and small n), or the inputs themselves.
 kernel : str or kernel, default="rbf"
     "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object.
 length_scale : float, array of shape (d,) or "median", default="median"
@@ -85,8 +86,8 @@ n_sensitive_components : int, default=100
     most four times as many columns, but at least five for each group.
 alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
-    `PoissonRegressor` and `GammaRegressor` have 2α. "auto" is, for the ridges, the one of
-    least generalised cross-validation error without penalty, which the moments know. For other
+    `PoissonRegressor` and `GammaRegressor` have 2α. "auto", for the squared loss, is the one with
+    the least generalised cross-validation error without a penalty, from the moments. For other
     losses, for fewer than 400 rows, and where there are no m×m moments it is 1/n, but at most 1e-3
     and at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
     squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
@@ -96,8 +97,8 @@ eta : float or None, default=None
     Weight of the penalty. 0 is an ordinary fit; ``inf`` removes the penalised dependence. None
     means 1 unless `unfairness` is given.
 unfairness : float in [0, 1] or None, default=None
-    Limit on the explained share: the share of the variance of f that the sensitive attributes
-    explain. It is met on the training rows; eta is found for you.
+    Limit on the explained share: the share of the variance of the predictions (scores) f that the
+    sensitive attributes s explain. It is met on the training rows; eta is found for you.
 limit_on : {"scores", "decisions", "odds"} or Decisions, default="scores"
     What `unfairness` limits. "scores": the explained share. "decisions": the largest difference
     between groups in the rate of a decision (fairlearn's demographic parity difference); "odds":
@@ -130,13 +131,13 @@ fit_intercept : bool, default=True
     Whether to fit an intercept b, which is not penalised.
 sensitive_columns : list of str or int, optional
     Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-    The model sees them, and ψ(s) joins φ(x).
+    The model sees them, and their features ψ(s) are added to φ(x).
 hide_sensitive : bool, default=False
     If True, the model does not use those columns to predict.
 missing_labels : {"error", "partial"}, default="error"
     What to do with rows that lack y or a sensitive attribute (NaN, null). "partial": the error
-    uses all rows with y, the penalty all rows with s and what they say about the others; the
-    share is judged on the rows with s. Rows that lack both are left out.
+    uses all rows with y, the penalty all rows with s and what these say about the others; the
+    share is measured on the rows with s. Rows that lack both are left out.
 tol : float, default=1e-10
     Stop when a pass over the rows would decrease the objective by less, relative to half the mean
     curvature of the loss at the start times the square of the unit of f: the standard deviation
@@ -168,8 +169,8 @@ random_state : int, RandomState or None, default=None
 cv : int, splitter or iterable, default=5
     Number of random folds, or anything that splits the rows into disjoint test sets.
 [cv] unfairness : float in [0, 1] or None, default=None
-    Limit on the explained share: the share of the variance of f that the sensitive attributes
-    explain, on held-out folds.
+    Limit on the explained share, on held-out folds: the share of the variance of the scores f that
+    the sensitive attributes s explain.
 [gp] cv : int, splitter, iterable or None, default=None
     None: the limit is met on the training rows. A number of folds, or anything that splits the rows
     into disjoint test sets: it is met on these, at the learnt hyperparameters; the mean over the
@@ -179,7 +180,7 @@ amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f without the penalty, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
     Unlike in scikit-learn, None still finds amplitude and noise, unless these are given as
-    numbers, since that costs no pass; it keeps length scales at their start.
+    numbers; it keeps the length scales at their start.
 n_restarts : int, default=0
     Number of further searches, from random starts.
 length_scale_bounds : (float, float) or None, default=None
@@ -314,7 +315,7 @@ def _written_out(doc: str) -> str:
 
 
 def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
-    """Raise ValueError if something is asked for beside a kernel on f that it cannot do."""
+    """Raise ValueError if other parameters cannot be combined with a kernel on f."""
     if not isinstance(kernel, str) and np.ndim(kernel.length_scale):
         raise ValueError(
             f"output_kernel={kernel!r}: give RBF(length_scale) with one length scale, in units of "
@@ -333,9 +334,9 @@ def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
 
 
 def check_partial(estimator: Any, *, controlled: bool) -> None:
-    """Raise ValueError if something is asked for that needs y and s in every row."""
+    """Raise InputError if a parameter needs y and s in every row."""
     own = estimator.get_params(deep=False)
-    asked = {
+    needs = {
         type(estimator).__name__: "missing_labels" not in own,
         f"output_kernel={estimator.output_kernel!r}": estimator.output_kernel is not None,
         "feature_map='exact'": MapSpec.of(own).is_exact,
@@ -344,7 +345,7 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
         f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
             estimator.sensitive_columns is not None and not estimator.hide_sensitive,
     }  # fmt: skip
-    for what in (what for what, is_asked in asked.items() if is_asked):
+    for what in (name for name, is_set in needs.items() if is_set):
         raise InputError(
             f"{what} needs y and s in every row, which missing_labels='partial', "
             "sensitive_data and probabilities of groups do without",

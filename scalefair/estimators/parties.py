@@ -115,11 +115,11 @@ class PartyMaps:
         known = names_of_columns(model) | {"_design": design, "_one_target": one}
         known |= {"phi_": design.phi, "psi_": design.psi}
         if isinstance(model, FairKernelRidgeCV):
-            found = model._choose(design, moments, known, partial(_answer, judgement))
+            attributes = model._choose(design, moments, known, partial(_answer, judgement))
         else:
             fit = model._solve(design, moments.total)
-            found = known | model._solution(moments.total, fit, design, one_target=one)
-        model.__dict__.update(found)
+            attributes = known | model._solution(moments.total, fit, design, one_target=one)
+        model.__dict__.update(attributes)
         return model
 
     def candidates(self, ours: PartyMoments, theirs: PartyMoments) -> Candidates:
@@ -180,7 +180,7 @@ def _without_inputs(chunk: Chunk) -> Chunk:
 
 
 def _check_same(what: str, key: str, other: str, *free: str) -> None:
-    """Raise InputError if keys differ in more than parts that only one party knows."""
+    """Raise InputError if keys differ in more than the `free` parts."""
     if differ := set(differences(key, other)) - set(free):
         raise InputError(
             f"{what} were made with different maps: {', '.join(sorted(differ))} differ",
@@ -189,7 +189,7 @@ def _check_same(what: str, key: str, other: str, *free: str) -> None:
 
 
 def _side_by_side(a: Moments, b: Moments) -> Moments:
-    """[φ, y] and [φ, ψ] become [φ, ψ, y]; the covariance of ψ and y, known to nobody, is NaN."""
+    """[φ, y] and [φ, ψ] become [φ, ψ, y]; the covariance of ψ and y, which no party has, is NaN."""
     _check_same("moments", a.key, b.key, "psi", "sensitive")
     m, q, t = b.blocks["phi"], b.blocks.get("psi", 0), a.blocks["y"]
     size = np.sqrt(np.diagonal(a.covariance("phi", "phi")) + a.mean("phi") ** 2)

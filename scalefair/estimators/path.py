@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scalefair import penalties
+from scalefair import held_out, penalties
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NOTEBOOK_ROWS = 12
-BOUND = f"held-out share with {penalties.MARGIN:g} standard errors"
+BOUND = f"held-out share with {held_out.MARGIN:g} standard errors"
 
 
 class PathBase(ABC):
@@ -43,7 +43,7 @@ class PathBase(ABC):
         """The fits as a data frame, one row each."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # skops knows no data frames; the table can be made again.
+        # skops has no type for data frames; the table can be made again.
         return {name: value for name, value in vars(self).items() if name != "table"}
 
     @property
@@ -111,7 +111,7 @@ class PathBase(ABC):
 
 
 class FairPath(PathBase):
-    """Every (alpha, eta) of a grid, solved and judged without looking at the data again.
+    """Fits at every (alpha, eta) of a grid, from the moments, without reading the data again.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class LossPath(PathBase):
         return f"<LossPath: {len(self.etas)} etas>"
 
 
-def with_held_out(fit: Any, share: penalties.ShareEstimate = penalties.NO_SHARE) -> Any:
+def with_held_out(fit: Any, share: held_out.ShareEstimate = held_out.NO_SHARE) -> Any:
     """Return a copy of a fit with its held-out share; NaN for a constant."""
     made = copy(fit)
     made.__dict__.update(
@@ -349,7 +349,7 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
 
 def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
-    mse, mse_error = penalties.mean_and_error(scores.mse)
+    mse, mse_error = held_out.mean_and_error(scores.mse)
     share = scores.estimate
     return {
         f"{error}_cv": mse.ravel(),

@@ -16,24 +16,24 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.sources.threads import blas_threads_for
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges, learnt
+from scalefair.data.sources.threads import one_blas_thread
+from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
 from scalefair.features.exact import ExpectedGroups, Identity
-from scalefair.features.training import Training
+from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
 from scalefair.penalties import check_known
 from scalefair.solve.dense.process import exact_rows
-from scalefair.solve.fit import RidgeFit, Spec, warn_of_few_digits
+from scalefair.solve.fit import MIN_DIGITS, RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
 from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
 from scalefair.solve.ridge.path import Spectrum, best_alpha, default_etas
 from scalefair.solve.ridge.system import System, rescale
 
-FEW_ROWS = 400  # of which generalised cross-validation says little
+MIN_ROWS = 400  # for generalised cross-validation
 
 
 @described
@@ -88,7 +88,11 @@ class RidgeBase(Regression):
         controlled = training.preparation.control_encoder is not None
         if training.spec.is_exact and weighted and not controlled:
             return self._learn_dual(training)
-        design = self._learn_design(training, config.dtype)
+        if self.output_kernel is None:
+            seen = self.sensitive_columns is not None and self._sees_sensitive()
+            design = learn_design(training, dtype=config.dtype, sees_sensitive=seen)
+        else:
+            design = self._curved_design(training, config.dtype)
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
         # Rows that lack s or y need the m×m moments.
         if self._may_iterate and iterative[config.solver] and not design.partial:
@@ -106,9 +110,10 @@ class RidgeBase(Regression):
                 fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
         if "xi" in moments.blocks:
             check_control(moments)
-        return learnt(training, design) | self._solution(
-            moments, fit, design, one_target=training.one_target
-        )
+        attributes = self._solution(moments, fit, design, one_target=training.one_target)
+        if training.base is not None:
+            attributes["n_base_samples_"] = training.n_base_samples
+        return attributes
 
     def _solve_wide(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
         if self.output_kernel is not None:
@@ -131,22 +136,20 @@ class RidgeBase(Regression):
             spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
             fit_intercept=self.fit_intercept,
         )  # fmt: skip
-        diagnostics, one = rows.diagnostics(spec.alpha), training.one_target
-        warn_of_few_digits(diagnostics, type(self).__name__)
+        one = training.one_target
         design = Design(
             Identity().fit(training.sample.x), rows.psi, training.n_targets,
             preparation=training.preparation, sees_sensitive=self._sees_sensitive(),
         )  # fmt: skip
         intercept = np.zeros(training.n_targets) + fit.intercept
-        both = learnt(training, design)
-        del both["phi_"]
-        return both | {
-            "_one_target": one, "_exact_rows": rows, "kernel_": rows.kernel,
+        return {
+            "_design": design, "psi_": design.psi, "_one_target": one,
+            "_exact_rows": rows, "kernel_": rows.kernel,
             "alpha_": spec.alpha, "eta_": spec.eta,
             "dual_coef_": fit.dual_coef[:, 0] if one else fit.dual_coef,
             "intercept_": float(intercept[0]) if one else intercept,
             "explained_share_": rows.explained_share(fit.predict(rows.K)),
-            "n_samples_seen_": rows.n_rows, "diagnostics_": diagnostics,
+            "n_samples_seen_": rows.n_rows, "diagnostics_": fit.diagnostics,
         }  # fmt: skip
 
     def _solve(self, design: Design, moments: Moments) -> RidgeFit:
@@ -158,14 +161,14 @@ class RidgeBase(Regression):
                 f"output_kernel={self.output_kernel!r} needs all rows again, but here are only "
                 "their moments; fit on all rows at once, or use output_kernel=None"
             )
-        with blas_threads_for(len(moments.shift)):
+        with one_blas_thread(len(moments.shift)):
             system = self._system(design, moments)
             return fit_ridge(system, *self._spec_of(design, system))
 
     def _spec_of(self, design: Design, system: System) -> tuple[Spec, Spectrum | None]:
         """Return what to fit; where "auto" finds its ridge by a decomposition, that too."""
         spec = self._spec(design.dtype, system.moments.n_rows)
-        if system.moments.effective_rows < FEW_ROWS or not isinstance(self.alpha, str):
+        if system.moments.effective_rows < MIN_ROWS or not isinstance(self.alpha, str):
             return spec, None
         spectrum = Spectrum.of(system)
         return replace(spec, alpha=best_alpha(system, spectrum)), spectrum
@@ -174,7 +177,6 @@ class RidgeBase(Regression):
         self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
     ) -> dict[str, Any]:
         """Return the attributes of a fit."""
-        warn_of_few_digits(fit.diagnostics, type(self).__name__)
         coef, intercept = fit.solution
         steps: dict[str, Any] = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
         if isinstance(design.psi, ExpectedGroups) and not design.psi.n_known:
@@ -183,6 +185,7 @@ class RidgeBase(Regression):
         return {
             "coef_": coef[:, 0] if one_target else coef.T,
             "intercept_": float(intercept[0]) if one_target else intercept,
+            "_design": design, "phi_": design.phi, "psi_": design.psi,
             "_one_target": one_target, "moments_": moments, "n_samples_seen_": moments.n_rows,
             "alpha_": fit.alpha, "eta_": fit.eta,
             "explained_share_": fit.explained_share, "diagnostics_": fit.diagnostics,
@@ -193,6 +196,8 @@ class RidgeBase(Regression):
     def _take(self, moments: Moments, fit: RidgeFit) -> Self:
         """Set the attributes of another fit with the same design."""
         new = self._solution(moments, fit, self._design, one_target=self._one_target)
+        if fit.diagnostics.digits < MIN_DIGITS:
+            warn_of_few_digits(fit.diagnostics, type(self).__name__)
         for name in ("n_iter_", "output_share_"):
             self.__dict__.pop(name, None)
         self.__dict__.update(new)
@@ -323,7 +328,8 @@ class FairRidge(RidgeBase):
     ----------
     alpha : float or "auto", default="auto"
         Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
-        of least generalised cross-validation error without penalty; 1e-3 of fewer than 400 rows.
+        with the least generalised cross-validation error without a penalty; for fewer than 400
+        rows, 1e-3.
     @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
     @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
     @ missing_labels n_jobs random_state

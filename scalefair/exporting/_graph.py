@@ -97,11 +97,11 @@ class Graph:
         axes = self.constant(np.array([axis], dtype=np.int64))
         return self.add("ReduceSum", value, axes, keepdims=int(keep))
 
-    def places(self, text: str, places: dict[str, int], other: int) -> str:
-        """Return the place of a text, `other` where it has none."""
+    def positions(self, text: str, positions: dict[str, int], other: int) -> str:
+        """Return the position of a text, `other` where it has none."""
         return self.add(
-            "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=list(places),
-            values_int64s=list(places.values()), default_int64=other,
+            "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=list(positions),
+            values_int64s=list(positions.values()), default_int64=other,
         )  # fmt: skip
 
     def output(self, name: str, value: str, width: int, dtype: Any = NUMBERS) -> None:

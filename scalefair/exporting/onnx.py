@@ -26,7 +26,7 @@ PREDICTORS = (
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
 MISSING = "<missing>"
-"""How a missing text is written in an input, which knows no null; a missing number is NaN."""
+"""A missing text in an input, which has no null; a missing number is NaN."""
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
@@ -207,8 +207,8 @@ class Inputs:
         for j, name, kind in zip(self._at, encoder.names_, encoder.kinds_, strict=True):
             value = self._columns[j]
             if kind == "categorical":
-                places = {level: i for i, level in enumerate(encoder.levels_[name])}
-                value = self._graph.cast(self._graph.places(value, places, -1))
+                positions = {level: i for i, level in enumerate(encoder.levels_[name])}
+                value = self._graph.cast(self._graph.positions(value, positions, -1))
             parts.append(value)
         return self._graph.beside(parts)
 
@@ -227,10 +227,10 @@ class Inputs:
             return value
         if not isinstance(code, LevelCode):
             raise ValueError("categories of trees that are numbers have no form in ONNX")
-        place = self._graph.places(value, {level: i for i, level in enumerate(levels)}, -1)
-        absent = self._graph.add("Less", place, self._graph.constant(np.array(0)))
+        position = self._graph.positions(value, {level: i for i, level in enumerate(levels)}, -1)
+        absent = self._graph.add("Less", position, self._graph.constant(np.array(0)))
         nothing = self._graph.constant(np.nan)
-        return self._graph.add("Where", absent, nothing, self._graph.cast(place))
+        return self._graph.add("Where", absent, nothing, self._graph.cast(position))
 
     def _encoded(self, value: str, code: Any) -> str:
         return (self._number if isinstance(code, NumberCode) else self._levels)(value, code)
@@ -247,11 +247,11 @@ class Inputs:
         """One-hot of the slots: levels, the pooled one, the missing one."""
         graph, slots = self._graph, len(code.outputs(""))
         known, last = len(code.levels), len(code.levels) + bool(code.pooled)
-        places = {level: i for i, level in enumerate(code.levels)}
-        places |= dict.fromkeys(code.pooled, known)
+        positions = {level: i for i, level in enumerate(code.levels)}
+        positions |= dict.fromkeys(code.pooled, known)
         other = known if code.pooled else -1
-        places[MISSING] = last if code.missing == "column" else other
+        positions[MISSING] = last if code.missing == "column" else other
         binary = slots == 1 and last + (code.missing == "column") == 2
         wanted = np.array([[1]]) if binary else np.arange(slots)[None]
-        slot = graph.places(value, places, other)
+        slot = graph.positions(value, positions, other)
         return graph.cast(graph.add("Equal", slot, graph.constant(wanted.astype(np.int64))))

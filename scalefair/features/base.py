@@ -66,6 +66,12 @@ class BaseMap(Stores, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._learn(X, weight)
         return self
 
+    def fit_rows(self, X: Rows, weight: Array | None) -> Self:
+        """Learn the map of rows of numbers that have been checked."""
+        self.n_features_in_ = X.shape[1]
+        self._learn(X, np.ones(len(X)) if weight is None else weight)
+        return self
+
     def transform(self, X: Any) -> Any:
         """Return the features φ(x).
 

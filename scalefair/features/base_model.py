@@ -1,4 +1,4 @@
-"""Another model's prediction ĥ(x) as columns of Φ: what it says, checked."""
+"""Checked predictions ĥ(x) of another model as columns of Φ, and models of s given x."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scalefair.features.exact import OneHot
 from scalefair.features.mixed import units_of
 from scalefair.features.trees import Trees
 
-# How far probabilities are kept from 0 and 1, whose log-odds are infinite: forests say both
+# Probabilities are clipped to this distance from 0 and 1, whose log-odds are infinite
 LEAST_PROBABILITY = 1e-4
 TREES = "trees"  # the word for boosted trees with settings for most tables
 METHODS = ("predict", "predict_proba", "decision_function")
@@ -41,7 +41,7 @@ class BaseModel(Block):
     scale: str  # of ĥ: "probability", "log_odds" or "log"
     columns: int = 0  # of ĥ and ê
     digest: str = ""  # of its predictions
-    sensitive: Any = None  # models of s, where s is hidden; ê(x) stands beside ĥ(x)
+    sensitive: Any = None  # models of s, where s is hidden; ê(x) comes after ĥ(x)
     name: ClassVar[str] = "base"
     is_feature: ClassVar[bool] = True
 
@@ -174,7 +174,7 @@ def _is_classifier(model: Any) -> bool:
 
 
 def container(x: Any) -> Any:
-    """Return rows in a container that scikit-learn knows: arrays, pandas and polars stay."""
+    """Return rows in a container of scikit-learn: arrays, pandas and polars frames as they are."""
     if not is_into_dataframe(x) or is_pandas_dataframe(x) or is_polars_dataframe(x):
         return x
     return nw.from_native(x, eager_only=True).to_pandas()
@@ -191,17 +191,17 @@ def check_varies(model: Any, folds: list[Array]) -> None:
 
 
 def weight_name(model: Any) -> str | None:
-    """By which name `fit` takes the weights of rows; None where it does not."""
+    """Return the name of the argument of `fit` for weights of rows; None where it has none."""
     if has_fit_parameter(model, "sample_weight"):
         return "sample_weight"
-    last = getattr(model, "steps", [("", None)])[-1]
+    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", None)
     routed = get_config()["enable_metadata_routing"]
-    if last[1] is not None and not routed and has_fit_parameter(last[1], "sample_weight"):
-        return f"{last[0]}__sample_weight"
+    if last is not None and not routed and has_fit_parameter(last, "sample_weight"):
+        return f"{name}__sample_weight"
     return None
 
 
-MAX_GROUPS = 4  # groups that one classifier tells apart; of more, functions of s are predicted
+MAX_GROUPS = 4  # groups that one classifier predicts; of more, functions of s are predicted
 MAX_DIRECTIONS = 4  # functions of s at most, a model for each
 ROUNDS = 3  # terms of the series of functions of s
 LEAST_NEW = 1e-2  # share of the variance of a function of s that is new, or it is left out
@@ -287,25 +287,25 @@ def learn_propensities(
 ) -> tuple[list[SensitiveModels], Array]:
     """Return the models of s of each fold and of all rows, and ê of rows that they have not seen.
 
-    `fit(values, predict)` returns such models of values, and what they say of unseen rows.
+    `fit(values, predict)` returns such models of values, and their predictions of unseen rows.
     """
     if target.n_groups:
-        models, e = fit(target.groups(), partial(_said, n_groups=target.n_groups))
+        models, e = fit(target.groups(), partial(_propensity_columns, n_groups=target.n_groups))
         return [SensitiveModels((model,), target.n_groups) for model in models], e
-    functions, said, columns, of_folds = np.empty((len(target.at), 0)), h, [h[:, :0]], []
+    functions, predicted, columns, of_folds = np.empty((len(target.at), 0)), h, [h[:, :0]], []
     for _ in range(ROUNDS):
-        new = target.explaining(said[target.at], functions)
+        new = target.explaining(predicted[target.at], functions)
         if not new.shape[1]:
             break
-        found = [fit(g, _said) for g in new.T]
-        of_folds += [models for models, _ in found]
-        said = np.hstack([column for _, column in found])
-        columns.append(said)
+        fits = [fit(g, _propensity_columns) for g in new.T]
+        of_folds += [models for models, _ in fits]
+        predicted = np.hstack([column for _, column in fits])
+        columns.append(predicted)
         functions = np.hstack([functions, new])
     return [SensitiveModels(models) for models in zip(*of_folds, strict=True)], np.hstack(columns)
 
 
-def _said(model: Any, x: Any, n_groups: int = 0) -> Array:
+def _propensity_columns(model: Any, x: Any, n_groups: int = 0) -> Array:
     return SensitiveModels((model,), n_groups).columns(x)
 
 

@@ -109,9 +109,8 @@ class Curve(Block):
         kappa = _curve_map(h, sample.weight, seed)
         if psi is None:
             return cls(kappa, None)
-        weight = np.ones(len(h)) if sample.weight is None else sample.weight
         options = {"most": MAX_CURVE_COLUMNS, "seed": seed}
-        return cls(kappa, Crossed.fit(psi, kappa, sample.s, h, weight, **options))
+        return cls(kappa, Crossed.fit(psi, kappa, sample.s, h, sample.weights, **options))
 
 
 @dataclass(frozen=True, eq=False)

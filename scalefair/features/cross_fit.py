@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -83,7 +84,7 @@ class CrossFit(Stores, BaseEstimator):
 
     @classmethod
     def of(cls, base: Any) -> CrossFit:
-        """Return what a valid `base_estimator` asks for."""
+        """Return the settings of a valid `base_estimator`."""
         how = base if isinstance(base, cls) else cls(base)
         check_base(how.estimator)
         check_count("sample_size", how.sample_size)
@@ -112,35 +113,36 @@ class OutOfFold:
 
 def cross_fit(  # noqa: PLR0917
     training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None,
-    progress: Progress,
+    progress: Progress | None,
 ) -> Training:  # fmt: skip
     """Fit a base model, `n_jobs` folds at once; its predictions, on a `scale`, join the rows."""
     model, split = how.estimator, training.given.then(training.preparation.split)
     model = Trees(OF_SCALE[scale]) if isinstance(model, str) else model
-    fitted, told = is_fitted(model), _tells_of_sensitive(training, how)
+    fitted, with_sensitive = is_fitted(model), _wants_sensitive(training, how)
     if fitted:
         base = _signed(BaseModel(model, scale), training)
         warn_of_fitted(model, training.split_sample)
         check_varies(model, [base.join(training.split_sample).h])
-        if not told:
+        if not with_sensitive:
             return _with_base(training, base, base.attach(split), 0)
     if folds is None:
         n = training.survey.n_rows
         folds, _ = make_folds(min(FOLDS, n), None, range(n), training.seed + 1)
     model = model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
-        with progress.steps("base models", count := folds.count + 1) as step:
+        count = folds.count + 1
+        with progress.steps("base models", count) if progress else nullcontext() as step:
             fit = partial(_fit_on_collections, model, training, folds, step)
             bases = [BaseModel(fit(k), scale) for k in range(count)]
         base = _signed(bases[-1], training)
         check_varies(base.model, [base.join(training.split_sample).h])
         source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
         return _with_base(training, base, source, training.survey.n_present)
-    with progress.steps("base models") as step:
+    with progress.steps("base models") if progress else nullcontext() as step:
         fits = _FoldFits(training, how, folds, n_jobs, step)
         bases, h = fits.base_models(model, scale)
         check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
-        if told:
+        if with_sensitive:
             bases, h = fits.with_propensities(how.sensitive_estimator, bases, h)
     base = _signed(bases[-1], training)
     join: Any = OutOfFold(tuple(bases[:-1]), folds, base)
@@ -148,7 +150,7 @@ def cross_fit(  # noqa: PLR0917
     return _with_base(training, base, split.then(join), 0 if fitted else len(h))
 
 
-def _tells_of_sensitive(training: Training, how: CrossFit) -> bool:
+def _wants_sensitive(training: Training, how: CrossFit) -> bool:
     """Return True if models of s are asked for: where predictions do not see s."""
     prepared = training.preparation
     seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
@@ -171,7 +173,7 @@ def _is_outside(folds: Folds, k: int, numbers: NDArray[np.int64]) -> NDArray[np.
 
 
 def _fit_on_collections(
-    model: Any, training: Training, folds: Folds, step: Callable[[], None], k: int
+    model: Any, training: Training, folds: Folds, step: Callable[[], None] | None, k: int
 ) -> Any:
     """Return a model fitted on dask collections without fold k; beyond the last: on all rows."""
     given, preparation = training.given, training.preparation
@@ -193,7 +195,8 @@ def _fit_on_collections(
             f"base_estimator ({name_of(model)}) cannot be fitted on dask collections: {error}; use "
             "fit_on='sample'"
         ) from error
-    step()
+    if step:
+        step()
     return fitted
 
 
@@ -239,13 +242,12 @@ class _FoldFits:
 
     def __init__(
         self, training: Training, how: CrossFit, folds: Folds, n_jobs: int | None,
-        step: Callable[[], None],
+        step: Callable[[], None] | None,
     ) -> None:  # fmt: skip
         self._rows, numbers = _rows_to_fit(training, how.sample_size)
         self._training, self._n_jobs, self._step = training, n_jobs, step
         self._count, self.fold = folds.count + 1, folds.of_rows(numbers)
-        weight = self._rows.weight
-        self._weight = np.ones(len(numbers)) if weight is None else np.asarray(weight)
+        self._weight = self._rows.weights
         self.counted = np.flatnonzero(self._weight > 0)
 
     def base_models(self, model: Any, scale: str) -> tuple[list[BaseModel], Array]:
@@ -281,7 +283,7 @@ class _FoldFits:
         self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
         name: str = "sensitive_estimator",
     ) -> tuple[list[Any], Array]:  # fmt: skip
-        """Return models of the values of rows that count, and what they say of unseen rows."""
+        """Return models of the values of rows that count, and their predictions of unseen rows."""
         parts: dict[int, Array] = {}
         cores = available_threads()
         each = max(1, cores // min(self._count, self._n_jobs or cores))
@@ -293,7 +295,8 @@ class _FoldFits:
                 fitted = model if is_fitted(model) else self._fitted(name, model, values, at)
                 if len(unseen):
                     parts[k] = predict(fitted, frames.take_rows(self._rows.x, unseen))
-            self._step()
+            if self._step:
+                self._step()
             return fitted
 
         models = run_each(one, self._count, self._n_jobs)

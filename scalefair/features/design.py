@@ -1,4 +1,4 @@
-"""The design: the one place where a chunk becomes a row, and coefficients become predictions.
+"""The design: it turns a chunk into rows, and coefficients into predictions.
 
     row = [φ(x), ψ(s), blocks, y],    f = b + Φβ,    Φ = [φ(x), ψ(s) where it is seen, blocks]
 
@@ -29,15 +29,10 @@ CODED_ROWS = 8192  # rows per chunk where rows are named by codes, and never wri
 PREDICT_ROWS = 512  # rows whose features the cache holds
 
 
-def chunk_rows(width: int, dtype: Any) -> int:
-    """Rows per chunk: enough for BLAS, few enough that the rows in flight stay small."""
-    return int(np.clip(2**24 // (width * np.dtype(dtype).itemsize), 256, 8192))
-
-
 class Block(ABC):
     """Narrow columns of a row beside φ, ψ and y: a control, or another model's prediction."""
 
-    name: ClassVar[str]  # By which the moments know them
+    name: ClassVar[str]  # of the block in the moments
 
     is_feature: ClassVar[bool] = False  # whether they join Φ
 
@@ -58,7 +53,7 @@ class Block(ABC):
         """Return the columns of a numeric chunk, of shape (k, width)."""
 
     def attach(self, source: ChunkSource) -> ChunkSource:
-        """Let chunks carry what `rows` needs and only x as the user gave it can tell."""
+        """Add to chunks what `rows` needs and must be computed from x as the user gave it."""
         return source
 
     def for_new_rows(self, encoder: Any) -> Block:  # noqa: ARG002
@@ -83,7 +78,7 @@ class Design:
     preparation: Preparation | None = None
     sees_sensitive: bool = False  # whether ψ(s) is part of Φ
     partial: bool = False  # rows may lack s or y, which are NaN there
-    propensity: Propensity | None = None  # where who knows s depends on x
+    propensity: Propensity | None = None  # where the probability to have s depends on x
 
     @cached_property
     def blocks(self) -> dict[str, int]:
@@ -106,22 +101,34 @@ class Design:
         psi = {} if self.psi is None else {"psi": units_of(self.psi)}
         return psi | {block.name: block.units for block in self.beside if block.units}
 
-    @property
-    def chunk_rows(self) -> int:
-        """Rows per chunk, by default."""
-        if isinstance(self.phi, LeafMap):
-            return CODED_ROWS
-        inputs = int(vars(self.phi).get("n_features_in_", 1))  # a map of the user's may not say
-        return chunk_rows(max(self.blocks["phi"], inputs), self.dtype)
+    def chunk_rows(self, width: int | None = None, dtype: Any = None) -> int:
+        """Return the rows of a chunk, for rows of so many columns (None: x or φ, the wider).
 
-    @property
+        Enough for BLAS, few enough that the rows in flight stay small.
+        """
+        if width is None and isinstance(self.phi, LeafMap):
+            return CODED_ROWS
+        inputs = int(vars(self.phi).get("n_features_in_", 1))  # a map of the user's may lack it
+        width = max(self.blocks["phi"], inputs) if width is None else width
+        itemsize = np.dtype(self.dtype if dtype is None else dtype).itemsize
+        return int(np.clip(2**24 // (width * itemsize), 256, 8192))
+
+    @cached_property
     def key(self) -> str:
         """Fingerprints of all that turns data into rows; only moments of equal keys add up."""
-        psi = "none" if self.psi is None else digest(self.psi)
-        beside = "".join(f"{block.name}={block.key};" for block in self.beside)
-        prepared = "encoding=none" if self.preparation is None else self.preparation.key
-        known = "" if self.propensity is None else f";known={digest(self.propensity)}"
-        return f"phi={digest(self.phi)};psi={psi};{beside}{prepared}{known}"
+        made: dict[str, Any] = {"phi": self.phi, "psi": self.psi}
+        made |= {block.name: block.key for block in self.beside}
+        prepared = self.preparation
+        made["encoding"] = None if prepared is None else prepared.encoder
+        if prepared is not None:
+            made["sensitive"] = prepared.sensitive_encoder
+            made["columns"] = f"{prepared.sensitive_columns} hidden={prepared.hide_sensitive}"
+            made |= {"control": prepared.control_encoder} if prepared.control_encoder else {}
+        made |= {} if self.propensity is None else {"known": self.propensity}
+        return ";".join(
+            f"{name}={'none' if part is None else part if isinstance(part, str) else digest(part)}"
+            for name, part in made.items()
+        )
 
     def numbers(self, given: ChunkSource, *, sensitive: bool = False) -> ChunkSource:
         """Return the source of numeric chunks; s that the model does not see if `sensitive`."""
@@ -145,6 +152,8 @@ class Design:
         """Return the rows of ψ: zero for rows of weight zero, NaN for rows that lack s."""
         if self.psi is None:
             return np.empty((chunk.n_rows, 0))
+        if chunk.weight is None and not self.partial:
+            return whitened(self.psi, chunk.s)
         if not self.partial:
             return counted_rows(partial(whitened, self.psi), chunk, chunk.s)
         known = np.flatnonzero(~lacks(chunk.s))
@@ -179,7 +188,7 @@ class Design:
         source = self.numbers(given)
         encoded = self.preparation is not None and self.preparation.encoder is not None
         if encoded or any(block.is_feature for block in self.beside):
-            return source.map(partial(in_blocks, start), max(PREDICT_ROWS, self.chunk_rows))
+            return source.map(partial(in_blocks, start), max(PREDICT_ROWS, self.chunk_rows()))
         return source.map(start, PREDICT_ROWS)
 
 

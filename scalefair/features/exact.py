@@ -109,17 +109,20 @@ class OneHot(BaseMap):
     def _learn(self, X: Any, weight: Array) -> None:
         check_choice("unknown", self.unknown, ("error", "group", "levels"))
         rows = X[weight > 0]
-        columns = range(rows.shape[1])
-        self.categories_ = [_sorted_categories(rows[:, column], column) for column in columns]
-        self.codes_: list[Codes] = []
+        self.categories_, self.codes_ = [], list[Codes]()
         codes, largest = np.zeros(len(rows), dtype=np.int64), 1
-        for column, categories in enumerate(self.categories_):
+        for column in range(rows.shape[1]):
+            try:
+                categories, digit = np.unique(rows[:, column], return_inverse=True)
+            except TypeError as error:
+                raise _not_sortable(rows[:, column], column) from error
+            self.categories_.append(categories)
             seen = np.empty(0, dtype=np.int64)
             if largest > _LARGEST_CODE // len(categories):
                 seen, codes = np.unique(codes, return_inverse=True)
                 largest = len(seen)
             self.codes_.append(seen)
-            codes = codes * len(categories) + _find(categories, rows[:, column])[0]
+            codes = codes * len(categories) + digit
             largest *= len(categories)
         seen, first, number = np.unique(codes, return_index=True, return_inverse=True)
         self.codes_.append(seen)
@@ -199,15 +202,12 @@ class OneHot(BaseMap):
         return tags
 
 
-def _sorted_categories(values: Any, column: int) -> Any:
-    try:
-        return np.unique(values)
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-        raise TypeError(
-            f"column {column} of X mixes values that cannot be sorted ({kinds}); a column of this "
-            f"argument must be all strings or all numbers, missing values a category of their own"
-        ) from error
+def _not_sortable(values: Any, column: int) -> TypeError:
+    kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+    return TypeError(
+        f"column {column} of X mixes values that cannot be sorted ({kinds}); a column of this "
+        "argument must be all strings or all numbers, missing values a category of their own"
+    )
 
 
 def _find(table: Any, values: Any) -> tuple[Codes, NDArray[np.bool_]]:

@@ -108,7 +108,7 @@ class RandomFourier(LengthScaleMap):
         return fill
 
     def _check_phases(self, X: Rows, dtype: np.dtype[Any]) -> None:
-        """Refuse angles ωᵀx so large that rounding leaves nothing of their cosine."""
+        """Raise ValueError if angles ωᵀx are so large that their cosine is rounding error."""
         spread = float(np.abs(self.frequencies_).max(initial=0.0))
         largest = max(float(X.max(initial=0.0)), -float(X.min(initial=0.0)))
         if not largest * spread <= LARGEST_ANGLE[dtype.itemsize]:

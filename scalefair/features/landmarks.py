@@ -19,7 +19,7 @@ from scalefair.kernels import Kernel, make_kernel, median_length_scale
 
 LANDMARK_METHODS = ("uniform", "kmeans++", "leverage")
 _BLOCK_ENTRIES = 1 << 22
-MEDIAN_ROWS = 1000  # the median heuristic looks at the pairs of at most so many rows
+MEDIAN_ROWS = 1000  # of the median heuristic, at most
 PILOTS = 3  # rounds in which leverage scores are learnt, each from a pilot that the last one chose
 LEAST_PILOT = 100  # rows of a pilot, where twice the landmarks are fewer
 
@@ -47,8 +47,9 @@ def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, see
     rows, weight = distinct_rows(rows, weight)
     if len(rows) < 2:
         raise ValueError(
-            "the median heuristic looks at distances between rows, but all rows that count are "
-            "equal, or there is only 1 sample; give rows that differ, or length_scale as a number"
+            "the median heuristic needs distances between rows, but all rows of positive weight "
+            "are equal, or there is only 1 sample; give rows that differ, or length_scale as a "
+            "number"
         )
     units = standard_deviation(rows, weight) if length_scale == "standardized" else 1.0
     sample = smallest_hash(seed, 0, len(rows), MEDIAN_ROWS)

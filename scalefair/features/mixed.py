@@ -14,7 +14,7 @@ from sklearn.base import clone
 from scalefair._hash import distinct
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
-from scalefair.features.base import LengthScaleMap, is_fitted_map, n_features, whitened
+from scalefair.features.base import BaseMap, LengthScaleMap, is_fitted_map, n_features, whitened
 from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.landmarks import (
     choose_landmarks,
@@ -48,27 +48,24 @@ def mixed_map(
     returned as it is. `groups` has one row of each combination of categories; length scales are
     learnt from the rows `scale_at` (None: all).
     """
-    if is_fitted_map(kernel):
+    kernel = plain_name(kernel)
+    if not isinstance(kernel, str | Kernel) and is_fitted_map(kernel):
         return kernel  # type: ignore[no-any-return]
     at = np.arange(len(rows)) if scale_at is None else scale_at
     if groups is not None:
-        rows, weight = with_rare_groups(rows, weight, groups, coded_columns(kernel, categorical))
+        # "categorical" reads numbers as codes, too.
+        coded = categorical | (kernel == "categorical")
+        rows, weight = with_rare_groups(rows, weight, groups, coded)
     if isinstance(kernel, str | Kernel):
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
         unfitted = _Attributes(rows, w, categorical, at, most).unfitted(
-            plain_name(kernel), length_scale, name,
+            kernel, length_scale, name,
             n_components=len(rows) if exact else n_components,
             cutoff=EXACT_CUTOFF if exact else 1e-8, random_state=seed,
         )  # fmt: skip
-    else:
-        unfitted = clone(kernel)
-    return unfitted.fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
-
-
-def coded_columns(kernel: Any, categorical: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which columns are codes to the kernel: "categorical" takes numbers for such, too."""
-    return np.asarray(categorical | (plain_name(kernel) == "categorical"))
+        return unfitted.fit_rows(rows, weight)
+    return clone(kernel).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +78,7 @@ class _Attributes:
     scale_at: NDArray[np.int64]
     most: int | None  # columns of a product of maps; None: any number
 
-    def unfitted(self, kernel: Any, length_scale: Any, name: str, **options: Any) -> Any:
+    def unfitted(self, kernel: Any, length_scale: Any, name: str, **options: Any) -> BaseMap:
         """Return the map that a kernel asks for; `options` are those of `Nystroem`."""
         coded, mixes = self.categorical, kernel in ("auto", "linear")
         if kernel == "categorical" or (mixes and coded.all()):
@@ -123,7 +120,7 @@ class _Attributes:
         size, values = max(LEAST_DIRECTIONS, most // groups), fitted.eigenvalues_
         if fitted.rank_ <= size:
             return smooth
-        # Between two eigenvalues, where rounding decides nothing.
+        # Between two eigenvalues, so that rounding does not change the rank.
         cutoff = float(np.sqrt(values[size - 1] * values[size]) / values[0])
         return clone(smooth).set_params(cutoff=cutoff)  # type: ignore[no-any-return]
 
@@ -187,7 +184,7 @@ class Crossed:
 def for_new_rows(psi: Any, encoder: Any, columns: Any = None) -> Any:
     """Return ψ that answers unseen combinations of levels by their levels; the encoder names them.
 
-    A later batch of training rows must not: groups that ψ cannot tell apart would go unpunished.
+    Not for training rows: groups that ψ does not distinguish would not be penalised.
     """
     made = copy(psi)
     if isinstance(psi, OneHot):
@@ -225,21 +222,19 @@ def units_of(feature_map: Any) -> Units:
         return tuple(units)
     if isinstance(feature_map, Crossed | ProductMap):
         return _product_units(feature_map)
-    return ((_kind_of(feature_map), np.arange(n_features(feature_map))),)
+    kind = "map"
+    if isinstance(feature_map, OneHot | ExpectedGroups):
+        kind = "groups" if isinstance(feature_map, OneHot) else "expected"
+    elif isinstance(feature_map, Identity):
+        kind = "columns"
+    elif isinstance(feature_map, LengthScaleMap) and isinstance(feature_map.kernel_, Stationary):
+        kind = "kernel"
+    return ((kind, np.arange(n_features(feature_map))),)
 
 
 def all_columns(kind: str, width: int) -> Units:
     """Return one unit of so many columns."""
     return ((kind, np.arange(width)),)
-
-
-def _kind_of(feature_map: Any) -> str:
-    if isinstance(feature_map, OneHot | ExpectedGroups):
-        return "groups" if isinstance(feature_map, OneHot) else "expected"
-    if isinstance(feature_map, Identity):
-        return "columns"
-    scaled = isinstance(feature_map, LengthScaleMap)
-    return "kernel" if scaled and isinstance(feature_map.kernel_, Stationary) else "map"
 
 
 def _product_units(product: Crossed | ProductMap) -> Units:
@@ -251,18 +246,18 @@ def _product_units(product: Crossed | ProductMap) -> Units:
     else:
         maps = [product.psi, product.upsilon]
         if product.linear is not None:  # a Nyström map of the product of two kernels
-            unit_kernel = {_kind_of(part) for part in maps} <= {"groups", "kernel"}
-            return all_columns("kernel" if unit_kernel else "map", product.width)
-    kinds = [{kind for kind, _ in units_of(part)} for part in maps]
-    if all(kind == {"groups"} for kind in kinds):
+            kinds = {kind for part in maps for kind, _ in units_of(part)}
+            return all_columns("kernel" if kinds <= {"groups", "kernel"} else "map", product.width)
+    of_maps = [{kind for kind, _ in units_of(part)} for part in maps]
+    if all(kinds == {"groups"} for kinds in of_maps):
         return all_columns("groups", int(np.prod([n_features(part) for part in maps])))
     cell = np.zeros(1, dtype=np.int64)
-    for part, kind in zip(maps, kinds, strict=True):
+    for part, kinds in zip(maps, of_maps, strict=True):
         width = n_features(part)
-        own = np.arange(width) if kind == {"groups"} else np.zeros(width, dtype=np.int64)
+        own = np.arange(width) if kinds == {"groups"} else np.zeros(width, dtype=np.int64)
         cell = (cell[:, None] * width + own).ravel()
     if len(np.unique(cell)) == 1:
-        plain = all(kind == {"kernel"} for kind in kinds)
+        plain = all(kinds == {"kernel"} for kinds in of_maps)
         return all_columns("kernel" if plain else "map", len(cell))
     return tuple(("cell", np.flatnonzero(cell == number)) for number in np.unique(cell))
 

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scalefair._hash import smallest_hash
 from scalefair._linalg import positive_eigh
 from scalefair._typing import Array, Rows
-from scalefair.data.sources.threads import blas_threads_for
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import Filler, LengthScaleMap, seed_of
 from scalefair.features.landmarks import (
@@ -126,7 +126,9 @@ class Nystroem(LengthScaleMap):
         self._factorize()
 
     def _factorize(self) -> None:
-        K = np.asarray(self.kernel_(self.landmarks_), dtype=np.float64)
+        Z = self.landmarks_
+        K = np.empty((len(Z), len(Z)))
+        self.kernel_.against(Z)(Z, K)
         if not K.any():
             raise ValueError(
                 f"kernel={self.kernel!r} is zero on all {self.n_raw_} landmarks, so that no "
@@ -135,7 +137,7 @@ class Nystroem(LengthScaleMap):
         if self.whitening == "cholesky":
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
             return
-        with blas_threads_for(len(K)):
+        with one_blas_thread(len(K)):
             values, vectors = positive_eigh(K)
         self.eigenvalues_ = values[::-1]
         above = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]

@@ -1,4 +1,4 @@
-"""Rows that lack s or y: what a chunk of them looks like, and how likely a row is to know s."""
+"""Rows without s or without y: NaN in their chunks, and the probability that a row has s."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from scalefair._typing import Array, Chunk
-from scalefair.data.columns import TableStatistics, nobody_knows
+from scalefair.data.columns import TableStatistics, missing_everywhere
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.frames import Kind
 
-# Rows that P(known | x) is learnt from, and ψ from those among them that know s
+# Rows that P(known | x) is learnt from, and ψ from those among them that have s
 KNOWN_SAMPLE_ROWS = 10_000
 STRENGTHS = (1e-3, 1e-2, 1e-1)  # inverse ridges of P(known | x) that are tried
-# Largest weight of a row that knows s, relative to the mean: one row must not decide
+# Largest weight of a row that has s, relative to the mean, so that no single row decides
 MAX_RATIO = 20.0
 LEAST_OF_EACH = 20  # rows with and without s below which P(known | x) is taken to be constant
 
 
 class PartialEncoder(SensitiveEncoder):
-    """The same where some rows do not know s: NaN in all columns of a row that lacks one."""
+    """`SensitiveEncoder` of rows that may lack s: NaN in all columns of a row that lacks one."""
 
     @classmethod
     def check_present(cls, statistics: TableStatistics) -> None:
-        """Raise ValueError if no row knows an attribute."""
+        """Raise ValueError if no row has an attribute."""
         for column in statistics.columns:
             if not (column.spread.weight or any(column.levels.values())):
-                raise nobody_knows(cls.role, column.name, statistics.n_rows)
+                raise missing_everywhere(cls.role, column.name, statistics.n_rows)
 
     def encode(self, s: Any) -> Array:
         """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
@@ -44,7 +44,7 @@ class PartialEncoder(SensitiveEncoder):
 
 
 def lacks(values: Any) -> NDArray[np.bool_]:
-    """Return which rows of numbers are not known, having NaN."""
+    """Return which rows have NaN."""
     return np.asarray(np.isnan(np.asarray(values, dtype=float)).any(axis=1))
 
 
@@ -65,7 +65,7 @@ class Unknown:
         n, s, y = chunk.n_rows, chunk.s, chunk.y
         s = np.full((n, self.n_attributes), np.nan) if s is None else s
         y = np.full((n, self.n_targets), np.nan) if y is None else y
-        return replace(chunk, s=s, y=y, weight=np.ones(n) if chunk.weight is None else chunk.weight)
+        return replace(chunk, s=s, y=y, weight=chunk.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class WithoutTargets:
 
 @dataclass(frozen=True, eq=False)
 class Propensity:
-    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that know s weigh P(known)/P(known | x)."""
+    """P(s known | x) = 1/(1 + exp(−b − aᵀx)); rows that have s weigh P(known)/P(known | x)."""
 
     coef: Array
     intercept: float
@@ -96,9 +96,9 @@ class Propensity:
 
     @classmethod
     def learn(cls, sample: Chunk) -> Propensity | None:
-        """Return the model; None unless half of the sample tells the other by two errors."""
+        """Return the model; None unless it predicts the other half, by two standard errors."""
         known = ~lacks(sample.s)
-        weight = np.ones(len(known)) if sample.weight is None else np.asarray(sample.weight)
+        weight = sample.weights
         if min(known.sum(), (~known).sum()) < LEAST_OF_EACH:
             return None
         x = np.asarray(sample.x, dtype=float)

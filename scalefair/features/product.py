@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._typing import Array, Rows
-from scalefair.errors import check_choice
+from scalefair.errors import check_choice, resolve_columns
 from scalefair.features.base import BaseMap, Filler, is_map, n_features, row_filler
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | NDArray[Any]
@@ -270,7 +270,9 @@ def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDAr
     if not isinstance(columns, slice):
         wanted = np.atleast_1d(np.asarray(columns))
         if wanted.dtype.kind in "UO" and all(isinstance(name, str) for name in wanted):
-            wanted = _numbers_of_names(wanted, names)
+            wanted = resolve_columns(
+                wanted.tolist(), None if names is None else list(names), n_features
+            )
         elif wanted.dtype.kind not in "biu":
             raise TypeError(f"columns={columns!r} must be column numbers, names, a slice or a mask")
     try:
@@ -283,16 +285,3 @@ def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDAr
     if len(numbers) == 0:
         raise ValueError(f"columns={columns!r} selects no column of X; name at least one")
     return np.asarray(numbers)
-
-
-def _numbers_of_names(wanted: NDArray[Any], names: Any) -> NDArray[np.intp]:
-    if names is None:
-        raise ValueError(
-            f"columns={wanted.tolist()} are names but X has none; fit with a data frame whose "
-            "columns are named, or give column numbers"
-        )
-    number = {name: position for position, name in enumerate(names)}
-    missing = [str(name) for name in wanted if name not in number]
-    if missing:
-        raise ValueError(f"columns={missing} are not in X; its columns are {list(names)}")
-    return np.array([number[name] for name in wanted], dtype=np.intp)

@@ -23,7 +23,6 @@ from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
 from scalefair.data.preparation import Preparation
 from scalefair.data.probabilities import GroupProbabilities
 from scalefair.data.sources import ArraySource, ChunkSource, Scan, is_dask
-from scalefair.data.sources.base import parts_of
 from scalefair.errors import CLASSES_REMEDY, InputError
 from scalefair.features.base_model import FromArray
 from scalefair.features.design import Design
@@ -32,7 +31,7 @@ from scalefair.features.partial import Unknown, WithoutTargets
 
 @dataclass(frozen=True, slots=True)
 class TwoTables(Chunk):
-    """Rows of `fit`, and (X, s) of another table, of which no row need know y."""
+    """Rows of `fit`, and (X, s) of another table, which needs no y."""
 
     sensitive_data: Any = None
 
@@ -41,11 +40,11 @@ if TYPE_CHECKING:
     from scalefair.features.training import Training
 
 FLOATS = [np.float64, np.float32]
-MAX_ENCODED_BYTES = 2**28  # encoded rows that are held rather than encoded anew for every pass
+MAX_ENCODED_BYTES = 2**28  # encoded rows that are cached, not encoded again in every pass
 
 
 class FitRows(NamedTuple):
-    """Rows of `fit` as given, and what is known of them before they are read."""
+    """Rows of `fit` as given, and their properties, before they are read."""
 
     source: ChunkSource
     x: Any  # as the user gave it
@@ -81,8 +80,13 @@ def open_fit_rows(
             raise InputError(
                 f"y is missing in all {len(flags)} rows", "give the targets of some", where="y"
             )
-    opened = _open_stream if is_stream(given.x) else _open_memory
-    source, first, is_table, one_target = opened(estimator, given, keeps_frames, before)
+    if is_stream(given.x):
+        source, first, is_table, one_target = _open_stream(estimator, given, before)
+    else:
+        first, hides = given, partial and estimator.sensitive_columns is not None
+        source, is_table, one_target = _open_memory(
+            estimator, given, keeps_frames, before, "allow-nan" if hides else True
+        )
     if flags is not None:
         source = source.then(WithoutTargets(flags))
     second = _open_second(estimator, given, is_table) if isinstance(given, TwoTables) else None
@@ -148,9 +152,12 @@ def _check_same_columns(estimator: Any, X: Any) -> None:
 
 
 def _open_memory(
-    estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None
-) -> tuple[ChunkSource, Chunk, bool, bool]:
-    """Return the source, the rows as given, and whether x is a table and y has one dimension."""
+    estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None, finite: str | bool
+) -> tuple[ChunkSource, bool, bool]:
+    """Return the source, whether x is a table, and whether y has one dimension.
+
+    `finite` is "allow-nan" where attributes in X may be missing; the rest of X is checked later.
+    """
     frame = frames.from_native(given.x)
     if isinstance(frame, nw.LazyFrame):
         frames.as_table(frame)  # raises TypeError
@@ -160,7 +167,7 @@ def _open_memory(
     else:
         is_table = _keeps_container(before, given.x)
     y, weight = (_read(part) if is_stream(part) else part for part in (given.y, given.weight))
-    X, y = _validated(estimator, given.x, y, table=is_table, reset=before is None)
+    X, y = _validated(estimator, given.x, y, table=is_table, reset=before is None, finite=finite)
     if weight is not None:
         like = np.empty((frames.n_rows(X), 1))
         weight = _check_sample_weight(
@@ -168,13 +175,13 @@ def _open_memory(
             allow_all_zero_weights=True,
         )  # fmt: skip
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
-    return source, given, is_table, y.ndim == 1
+    return source, is_table, y.ndim == 1
 
 
 def _open_stream(
-    estimator: Any, given: Chunk, _: bool, before: Design | None
+    estimator: Any, given: Chunk, before: Design | None
 ) -> tuple[ChunkSource, Chunk, bool, bool]:
-    """Return the same of rows that are not in memory; of batches the first is looked at."""
+    """Return the source, the rows as given (of batches the first), and as in `_open_memory`."""
     parts = (given.s, given.y, given.weight, given.c)
     if isinstance(given.x, Scan):
         parts = tuple(in_memory(part, scans=False) for part in parts)
@@ -186,7 +193,7 @@ def _open_stream(
     if isinstance(first.y, Scan):
         one_target = len(first.y.columns) == 1
     else:
-        one_target = (first.y.shape[1] if first is not given else getattr(first.y, "ndim", 1)) == 1
+        one_target = (first.y.shape[1] if first is not given else np.ndim(first.y)) == 1
     return source, first, isinstance(first.x, WithColumns), one_target
 
 
@@ -240,6 +247,8 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         return source.then(partial(_drop, hidden)) if hidden else source
     if isinstance(frames.from_native(X), nw.LazyFrame):
         frames.as_table(X)  # raises TypeError
+    prepared = design.preparation
+    gaps = design.partial and prepared is not None and prepared.sensitive_columns is not None
     if _keeps_container(design, X):
         X = X if isinstance(X, Shaped) else np.array(X, dtype=object)
         X = frames.drop_columns(X, hidden) if hidden else X
@@ -248,7 +257,7 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         X = frames.drop_columns(X, hidden) if hidden else X
         X = validate_data(
             estimator, X, accept_sparse="csr", dtype=FLOATS, order="C", reset=False,
-            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
+            ensure_all_finite="allow-nan" if gaps else True,
         )  # fmt: skip
     if beside:
         return open_rows(X, **beside, n_threads=estimator.n_jobs).source
@@ -285,14 +294,8 @@ def _keeps_container(design: Design, X: Any) -> bool:
     return (prepared.hide_sensitive or based) and is_into_dataframe(X)
 
 
-def _may_have_gaps(estimator: Any) -> bool:
-    """Return True if X may have hidden attributes that rows lack; the rest is checked later."""
-    own = vars(estimator)
-    return own.get("missing_labels") == "partial" and own["sensitive_columns"] is not None
-
-
 def _check_columns(estimator: Any, X: Any, hidden: Sequence[int] = (), *, reset: bool) -> None:
-    """Let scikit-learn set or check `n_features_in_` and `feature_names_in_`, by a look-alike."""
+    """Let scikit-learn set or check the columns of X, by an empty table that has them."""
     if is_dask(X) and X.ndim != 2:
         raise ValueError(
             f"X has {X.ndim} dimensions ({type(X).__name__}); expected 2: X[:, None] or "
@@ -312,7 +315,9 @@ def _column_names(X: Any) -> list[str] | None:
     return list(X.columns) if lazy else frames.column_names(X)
 
 
-def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> tuple[Any, Array]:
+def _validated(
+    estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, finite: str | bool
+) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
     if y is not None and (values := np.asarray(y)).dtype.kind in "OUS":
         try:
@@ -330,7 +335,7 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool) -> t
         X, y = validate_data(
             estimator, X, y, accept_sparse="csr", dtype=FLOATS, order="C", multi_output=True,
             y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
-            ensure_all_finite="allow-nan" if _may_have_gaps(estimator) else True,
+            ensure_all_finite=finite,
         )  # fmt: skip
     return X, np.asarray(y, dtype=np.float64)
 
@@ -341,10 +346,10 @@ def encoded_once(training: Training) -> Training:
     few = 8 * training.survey.n_rows * width <= MAX_ENCODED_BYTES
     if not isinstance(source, ArraySource) or not few:
         return training
-    # Whole arrays, of which no second copy is ever held.
+    # Filled in place: concatenating chunks would need twice the memory.
     whole: dict[str, Any] = {}
     for chunk in source.chunks(SURVEY_ROWS):
-        for name, part in parts_of(chunk).items():
+        for name, part in chunk.parts.items():
             if part is not None and name not in whole:
                 whole[name] = np.empty((training.survey.n_rows, *part.shape[1:]), part.dtype)
             if part is not None:

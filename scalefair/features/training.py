@@ -19,16 +19,16 @@ from scalefair.data.columns import sensitive_statistics
 from scalefair.data.encoding import ControlEncoder, SensitiveEncoder, TableEncoder, numbers_or_codes
 from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource, ChunkSource, Sample, StackedSource
-from scalefair.data.sources.base import Change, parts_of
-from scalefair.errors import InputError, located
-from scalefair.features.base import is_fitted_map, seed_of
+from scalefair.data.sources.base import Change
+from scalefair.errors import InputError, located, resolve_columns
+from scalefair.features.base import BaseMap, is_fitted_map, seed_of
 from scalefair.features.base_model import BaseModel
 from scalefair.features.blocks import Curve, learn_control
 from scalefair.features.design import Block, Design
 from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
-from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, coded_columns, mixed_map
+from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, mixed_map
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.partial import KNOWN_SAMPLE_ROWS, PartialEncoder, Propensity, Unknown, lacks
 from scalefair.features.product import ConcatMap, ProductMap
@@ -39,7 +39,7 @@ from scalefair.kernels.stationary import plain_name
 
 @dataclass(frozen=True, eq=False)
 class MapSpec:
-    """Which maps are asked for, by the names of the parameters that users know."""
+    """The maps to learn; fields have the names of the parameters of estimators."""
 
     feature_map: Any
     kernel: Any
@@ -55,16 +55,17 @@ class MapSpec:
     sample_size: int | None
 
     @classmethod
-    def of(cls, parameters: dict[str, Any]) -> MapSpec:
+    def of(cls, parameters: Mapping[str, Any]) -> MapSpec:
         """Take the parameters of an estimator; one without `feature_map` is linear."""
         linear = {"feature_map": "linear", "kernel": "rbf", "length_scale": 1.0, "n_components": 1}
-        given: dict[str, Any] = linear | parameters
+        given: dict[str, Any] = {**linear, **parameters}
         kind = given["feature_map"]
         exact = isinstance(kind, str) and kind == "exact"
         # Enough that duplicates leave no landmark out.
         most = 4 * int(max(given["n_components"], given["n_sensitive_components"]))
         size = None if exact else max(SAMPLE_ROWS, most)
         given |= {"is_exact": exact, "sample_size": size}
+        given["sensitive_kernel"] = plain_name(given["sensitive_kernel"])
         return cls(**{name: given[name] for name in cls.__dataclass_fields__})
 
 
@@ -84,7 +85,7 @@ class Training:
     scale_at: NDArray[np.int64]  # those for length scales, however large the sample
     base: BaseModel | None = None  # its prediction joins the features
     n_base_samples: int | None = None  # rows that it was fitted on
-    calibrating: ChunkSource | None = None  # rows as given that are kept for a certificate
+    calibrating: ChunkSource | None = None  # rows as given, held out for a certificate
     partial: bool = False  # rows may lack s or y, which are NaN there
 
     @cached_property
@@ -110,10 +111,10 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
-    seed, kernel = seed_of(spec.random_state), plain_name(spec.sensitive_kernel)
+    seed = seed_of(spec.random_state)
     look = partial(
-        survey_rows, looks=_looks(rows, kernel), size=spec.sample_size, seed=seed, all_rows=True,
-        finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
+        survey_rows, looks=_looks(rows, spec.sensitive_kernel), size=spec.sample_size, seed=seed,
+        all_rows=True, finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
     )  # fmt: skip
     survey = look(source)
     samples = [survey.sample]
@@ -122,37 +123,37 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         other = look(source.second)
         samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
-    lacking = rows.partial and "s" in survey.parts
+    attributes = survey.parts["s"].columns.columns if "s" in survey.parts else ()
+    if spec.sensitive_kernel == "auto" and any(c.kind == "numeric" for c in attributes):
+        _warn_of_codes(rows, survey, preparation.sensitive_columns)
+    lacking = rows.partial and bool(attributes)
     preparation = replace(_with_encoders(preparation, survey, lacking), single=single)
-    if kernel == "auto" and "s" in survey.parts:
-        _warn_of_codes(rows, preparation, survey)
     changes: list[Change] = [preparation.encode]
     if lacking:
         changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
-    source, sample = _as_numbers(source, samples, changes, survey.n_rows)
+    source, sample = _numeric_rows(source, samples, changes, survey.n_rows)
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
-        spec, rows.source, preparation, source, targets,
-        rows.one_target, survey, seed, sample.chunk, sample.smallest(SAMPLE_ROWS), partial=lacking,
+        spec, rows.source, preparation, source, targets, rows.one_target, survey, seed,
+        sample.chunk, np.sort(np.argsort(sample.hashes)[:SAMPLE_ROWS]), partial=lacking,
     )  # fmt: skip
 
 
-def _as_numbers(
+def _numeric_rows(
     source: ChunkSource, samples: list[Sample], changes: list[Change], n_rows: int
 ) -> tuple[ChunkSource, Sample]:
     """Return numeric chunks and a sample of them, from samples of each table."""
     for change in changes:
-        source = source.then(change)
         samples = [replace(sample, chunk=change(sample.chunk)) for sample in samples]
     sample = reduce(add, samples)
-    if isinstance(source, ArraySource) and sample.chunk.n_rows == n_rows:  # none is left to change
-        parts = {name: part for name, part in parts_of(sample.chunk).items() if name != "h"}
-        source = ArraySource(**parts, n_threads=source.n_threads)
-    return source, sample
+    if isinstance(source, ArraySource) and sample.chunk.n_rows == n_rows:  # all are numbers already
+        parts = {name: part for name, part in sample.chunk.parts.items() if name != "h"}
+        return ArraySource(**parts, n_threads=source.n_threads), sample
+    return reduce(lambda rows, change: rows.then(change), changes, source), sample
 
 
-def _looks(rows: FitRows, kernel: str | None) -> dict[str, Look]:
-    """Return what is looked for in each part of the rows."""
+def _looks(rows: FitRows, kernel: Any) -> dict[str, Look]:
+    """Return what to collect of each part of the rows."""
     check = None if rows.partial else SensitiveEncoder.check_present
     looks = {
         "y": Look("y", prefix="y"),
@@ -193,7 +194,7 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
             "X or pass the attributes apart, not both"
         )
     try:
-        at = frames.resolve_columns(columns, rows.names, rows.width)
+        at = resolve_columns(columns, rows.names, rows.width)
     except InputError as error:
         raise error.at(f"sensitive_columns={columns!r}") from None
     except TypeError as error:
@@ -233,6 +234,17 @@ def _check_survey(survey: Survey) -> None:
                 )  # fmt: skip
 
 
+def _warn_of_codes(rows: FitRows, survey: Survey, columns: list[int] | None) -> None:
+    """Warn of attributes that are whole numbers with few levels, like codes of groups."""
+    statistics = survey.parts["s"].columns
+    if columns is not None and not (rows.is_table or is_stream(rows.x)):
+        # scikit-learn's checks have converted whole numbers to floats.
+        x = rows.x if isinstance(rows.x, frames.Sparse) else frames.as_table(rows.x)
+        statistics = sensitive_statistics(frames.take_columns(x, columns))
+    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
+        warnings.warn(message, UserWarning, stacklevel=2)
+
+
 def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> Preparation:
     columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
     encoders: dict[str, Any] = {}
@@ -252,20 +264,10 @@ def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> P
     return replace(preparation, **encoders)
 
 
-def _warn_of_codes(rows: FitRows, preparation: Preparation, survey: Survey) -> None:
-    statistics, columns = survey.parts["s"].columns, preparation.sensitive_columns
-    if columns is not None and not (rows.is_table or is_stream(rows.x)):
-        # scikit-learn's checks have made floats of them.
-        x = rows.x if frames.is_sparse(rows.x) else frames.as_table(rows.x)
-        statistics = sensitive_statistics(frames.take_columns(x, columns))
-    if message := numbers_or_codes(statistics.columns, statistics.n_rows):
-        warnings.warn(message, UserWarning, stacklevel=2)
-
-
 def input_kernel(training: Training) -> Kernel:
-    """Return the kernel on the inputs, its length scale found on the same rows for every map."""
+    """Return the kernel on the inputs, its length scale from the same rows for every map."""
     at, sample, spec = training.scale_at, training.sample, training.spec
-    weight = np.ones(len(at)) if sample.weight is None else sample.weight[at]
+    weight = sample.weights[at]
     return fitted_kernel(spec.kernel, spec.length_scale, sample.x[at], weight, training.seed)
 
 
@@ -274,9 +276,9 @@ def input_map(
 ) -> FeatureMap:
     """Return φ, fitted on the sample by the class `nystroem`; a fitted one is used as it is."""
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
-    if is_fitted_map(kind):
+    if not isinstance(kind, str) and is_fitted_map(kind):
         return kind  # type: ignore[no-any-return]
-    phi: Any
+    phi: BaseMap
     if kind == "linear":
         phi = Identity()
     elif kind == "fourier":
@@ -286,8 +288,9 @@ def input_map(
         size = training.sample.n_rows if kind == "exact" else size
         phi = nystroem(input_kernel(training), n_components=size, random_state=seed, **options)
     else:
-        phi = clone(kind)
-    return phi.fit(training.sample.x, sample_weight=training.sample.weight)  # type: ignore[no-any-return]
+        sample = training.sample
+        return clone(kind).fit(sample.x, sample_weight=sample.weight)  # type: ignore[no-any-return]
+    return phi.fit_rows(training.sample.x, training.sample.weight)
 
 
 def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap | None:
@@ -300,7 +303,7 @@ def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap 
         return None
     kernel, categorical, groups = spec.sensitive_kernel, encoder.categorical_, training.groups("s")
     if groups is not None and len(groups) >= training.survey.n_present:
-        coded = np.flatnonzero(coded_columns(kernel, categorical))
+        coded = np.flatnonzero(categorical | (kernel == "categorical"))
         raise ValueError(
             f"every row is its own group: the categories in columns {coded} of the sensitive "
             f"attributes have {len(groups)} combinations in {training.survey.n_present} rows, so "
@@ -343,7 +346,7 @@ def learn_design(
 
 
 def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
-    """Return a sample of rows that know s, and P(known | x); None where all rows know it."""
+    """Return a sample of rows that have s, and P(known | x); None where all rows have it."""
     columns = training.survey.parts["s"].columns
     if columns.n_rows == training.survey.n_rows and not any(c.n_missing for c in columns.columns):
         return None, None
@@ -352,7 +355,7 @@ def _known_rows(training: Training) -> tuple[Chunk | None, Propensity | None]:
 
 
 def group_names(design: Design) -> list[str]:
-    """Return the names of the groups of categories that ψ tells apart, in its order."""
+    """Return the names of the groups of categories that ψ distinguishes, in its order."""
     psi: Any = design.psi
     if isinstance(psi, ExpectedGroups):
         return list(psi.groups)

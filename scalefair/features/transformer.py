@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -183,21 +183,29 @@ class LeafMap(BaseMap):
         if names is not None:
             columns = zip(names, np.asarray(X).T, strict=True)
             rows = frames.make_frame({str(name): column for name, column in columns})
-        if hasattr(self.ensemble, "apply"):
+        if isinstance(self.ensemble, WithLeaves):
             leaves = self.ensemble.apply(rows)
         else:
             leaves = self.ensemble.predict(rows, pred_leaf=True)
         return np.asarray(leaves).reshape(len(X), -1).astype(np.int64)
 
 
+@runtime_checkable
+class WithLeaves(Protocol):
+    """An ensemble of trees, as scikit-learn's and XGBoost's."""
+
+    def apply(self, X: Any, /) -> Any:
+        """Return the leaf of each row in each tree."""
+
+
 def check_ensemble(ensemble: Any, width: int) -> None:
     """Raise ValueError if an ensemble has no leaves, is not fitted, or has other columns."""
     name = type(ensemble).__name__
     # Of the class: LightGBM's own `booster_` is not there before it is fitted.
-    if not hasattr(ensemble, "apply") and not hasattr(type(ensemble), "booster_"):
+    if not isinstance(ensemble, WithLeaves) and not hasattr(type(ensemble), "booster_"):
         raise TypeError(
-            f"ensemble ({name}) does not tell the leaves of a row; give a random forest, extra "
-            "trees or gradient boosting of scikit-learn (those based on histograms do not tell "
+            f"ensemble ({name}) does not give the leaves of a row; give a random forest, extra "
+            "trees or gradient boosting of scikit-learn (those based on histograms do not give "
             "them), XGBoost or LightGBM; or give the model as base_estimator"
         )
     check_is_fitted(ensemble, msg=f"ensemble ({name}) is not fitted; fit it on X and y first")

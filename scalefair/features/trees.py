@@ -1,6 +1,6 @@
 """Boosted trees as a base model: scikit-learn grows them, arrays hold them.
 
-The arrays are all that is kept of a fit, so that files hold no code and predictions do not depend
+Only these arrays are stored of a fit, so that files hold no code and predictions do not depend
 on the version of scikit-learn that reads them.
 """
 
@@ -23,7 +23,7 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_choice
 
-MAX_LEVELS = 255  # levels of a category that trees tell apart; all others count as missing
+MAX_LEVELS = 255  # levels of a category that trees distinguish; all others count as missing
 LOSSES = ("squared_error", "poisson", "log_loss")
 # What trees learn by the scale that their prediction is turned into
 OF_SCALE = {"probability": "squared_error", "log": "poisson", "log_odds": "log_loss"}
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-FEW = 20  # rows of a class at least for a tenth of them to tell when to stop
+MIN_CLASS_ROWS = 20  # of each class, for early stopping on a tenth of the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Trees(BaseEstimator):
     loss : {"squared_error", "poisson", "log_loss"}, default="squared_error"
         "log_loss" makes it a classifier.
     random_state : int or None, default=None
-        Seed of the rows that tell when to stop.
+        Seed of the rows that early stopping is judged on.
     """
 
     def __init__(self, loss: str = "squared_error", random_state: Any = None) -> None:
@@ -150,7 +150,7 @@ class Trees(BaseEstimator):
         chosen: dict[str, Any] = SETTINGS | {"random_state": self.random_state}
         chosen["categorical_features"] = [known is not None for known in levels]
         chosen["min_samples_leaf"] = max(1, min(20, len(y) // 20))
-        if self.loss == "log_loss" and np.unique(y, return_counts=True)[1].min() < FEW:
+        if self.loss == "log_loss" and np.unique(y, return_counts=True)[1].min() < MIN_CLASS_ROWS:
             chosen |= {"early_stopping": False, "max_iter": 100}
         if self.loss == "log_loss":
             model = ensemble.HistGradientBoostingClassifier(**chosen)
@@ -163,7 +163,12 @@ class Trees(BaseEstimator):
     def of(cls, model: Any) -> Trees:
         """Return fitted boosted trees of scikit-learn as arrays; their predictions are the same."""
         loss = model.loss if model.loss in (*LOSSES, *LOG_LINKS) else "squared_error"
-        return cls(loss)._take(model, lambda _, value: frames.level_names([value])[0])
+
+        def name(_: int, level: Any) -> str:
+            column = frames.Column("", "categorical", np.array([level], dtype=object))
+            return column.codes()[1][0]
+
+        return cls(loss)._take(model, name)
 
     def _take(self, model: Any, name: Callable[[int, Any], str]) -> Self:
         """Keep the arrays of fitted trees; `name` gives the levels of column j."""
@@ -232,6 +237,8 @@ def _as_numbers(table: list[frames.Column], levels: list[Any]) -> Array:
             out[:, j] = column.floats()
         else:
             codes, present = column.codes()
-            place = {level: float(i) for i, level in enumerate(known)}
-            out[:, j] = np.array([*(place.get(level, np.nan) for level in present), np.nan])[codes]
+            position = {level: float(i) for i, level in enumerate(known)}
+            out[:, j] = np.array([*(position.get(level, np.nan) for level in present), np.nan])[
+                codes
+            ]
     return out

@@ -59,7 +59,7 @@ class Kernel(ABC):
         return out
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
-        """Return the function that fills `out` with k(X, Z) for one Z and ever new rows X.
+        """Return the function that fills `out` with k(X, Z) for one Z and any rows X.
 
         What depends on Z alone is computed once. X is an array of the dtype of Z, not checked.
         """
@@ -172,7 +172,8 @@ class Scaled(Kernel):
     amplitude: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_kernels((self.kernel,))
+        if not isinstance(self.kernel, Kernel):
+            raise _not_a_kernel(self.kernel)
         amplitude = check_number("amplitude", self.amplitude, TINY, FINITE)
         object.__setattr__(self, "amplitude", amplitude)
 
@@ -219,7 +220,11 @@ class Combined(Kernel):
     _join: ClassVar[np.ufunc]
 
     def __init__(self, *kernels: Kernel) -> None:
-        _check_kernels(kernels)
+        if not kernels:
+            raise ValueError("a sum or product needs at least one kernel, got none")
+        for kernel in kernels:
+            if not isinstance(kernel, Kernel):
+                raise _not_a_kernel(kernel)
         parts = [k.kernels if type(k) is type(self) else (k,) for k in kernels]
         object.__setattr__(self, "kernels", sum(parts, ()))
 
@@ -293,12 +298,8 @@ class Product(Combined):
         return np.concatenate(gradients)
 
 
-def _check_kernels(kernels: tuple[Any, ...]) -> None:
-    if not kernels:
-        raise ValueError("a sum or product needs at least one kernel, got none")
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"{kernel!r} is not a kernel; expected RBF(...), Linear(), ...")
+def _not_a_kernel(value: Any) -> TypeError:
+    return TypeError(f"{value!r} is not a kernel; expected RBF(...), Linear(), ...")
 
 
 def as_rows(X: Any, name: str, *, numbers: bool = False) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ from scalefair.kernels.base import Kernel, as_output, as_pair, as_rows
 
 
 class WithoutLengthScale(Kernel):
-    """A kernel with nothing to tune."""
+    """A kernel without length scale."""
 
     def with_length_scale(self, theta: Any) -> Self:
         """Return the kernel itself; `theta` must be empty."""

@@ -20,4 +20,4 @@ LOSSES: dict[str, type[Loss]] = {
     "huber": Huber,
     "quantile": Quantile,
 }
-"""Losses by name; "multinomial" also needs to know the number of classes."""
+"""Losses by name; "multinomial" also needs the number of classes."""

@@ -27,7 +27,7 @@ class Start(NamedTuple):
     curvature : array of shape (j,)
         The mean curvature there, along the loss's directions.
     exact : bool
-        False where all this is only about right, for a loss whose gradient is not linear in y.
+        False if all this is approximate, for a loss whose gradient is not linear in y.
     """
 
     intercept: Array
@@ -79,7 +79,7 @@ class Loss(ABC):
         check_domain(self, y, np.isfinite(y), "finite numbers", "leave those rows out")
 
     def fitted(self, y: Array, weight: Array | None) -> Loss:  # noqa: ARG002
-        """Return the loss with what it leaves open found from a sample of the targets."""
+        """Return the loss with open parameters set from a sample of the targets."""
         return self
 
     def scale(self, mean: Array, spread: float) -> float:  # noqa: ARG002

@@ -234,14 +234,14 @@ class ClassWeighted(Wrapped):
         inner = self.loss.start(mean * most / weight)
         if inner is None:
             return None
-        intercept, curvature, exact = inner.intercept, inner.curvature, inner.exact
+        intercept, curvature, exact = inner.intercept, weight * inner.curvature, inner.exact
         # The gradient is linear in y: its value at each class determines it.
         if self.n_targets == 1:
             none, one = self.gradient(np.repeat(intercept, 2), np.array([0.0, 1.0]))
-            return Start(intercept, np.array([[one - none]]), weight * curvature, exact)
+            return Start(intercept, np.array([[one - none]]), curvature, exact)
         classes = np.eye(self.n_targets)
         slope = self.gradient(np.tile(intercept, (self.n_targets, 1)), classes)
-        return Start(intercept, slope, weight * curvature, exact)
+        return Start(intercept, slope, curvature, exact)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from scipy.special import expit
 from scalefair._typing import Array
 from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
-WIDTHS = 20  # widths of the quantile loss, left open, in a standard deviation of y
+WIDTHS = 20  # default widths of the quantile loss in a standard deviation of y
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Huber(Loss):
     delta: float | None = None
 
     def fitted(self, y: Array, weight: Array | None) -> Huber:
-        """Find δ if it is left open."""
+        """Set δ if it is None."""
         delta = 1.345 * robust_deviation(y, weight) if self.delta is None else self.delta
         return replace(self, delta=_positive("delta", delta))
 
@@ -106,7 +106,7 @@ class Quantile(Loss):
     width: float | None = None
 
     def fitted(self, y: Array, weight: Array | None) -> Quantile:
-        """Find h if it is left open."""
+        """Set h if it is None."""
         if not (isinstance(self.level, Real) and 0.0 < self.level < 1.0):
             raise ValueError(f"level={self.level!r} must be between 0 and 1, such as 0.5 or 0.9")
         width = robust_deviation(y, weight) / WIDTHS if self.width is None else self.width
@@ -236,7 +236,7 @@ def _positive(name: str, value: Any) -> float:
 def _given(loss: Loss, name: str, value: float | None) -> float:
     if value is None:
         raise ValueError(
-            f"{name}=None of the {type(loss).__name__} loss is found from the targets; give a "
+            f"{name}=None of the {type(loss).__name__} loss is set from the targets; give a "
             f"number, or call fitted(y, weight) first"
         )
     return value

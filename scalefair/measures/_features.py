@@ -15,7 +15,7 @@ from scalefair._typing import Array, Chunk, FeatureMap, Rows
 from scalefair.errors import check_count
 from scalefair.features.base import is_map, n_features, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
-from scalefair.features.mixed import coded_columns, mixed_map, units_of, with_rare_groups
+from scalefair.features.mixed import mixed_map, units_of, with_rare_groups
 from scalefair.kernels import Categorical, Kernel
 from scalefair.measures._pair import Pair, Variable
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
@@ -137,7 +137,7 @@ def sampled_map(
             groups=variable.groups, seed=0, name=name,
         )  # fmt: skip
     if variable.groups is not None:
-        coded = coded_columns(kernel, variable.categorical)
+        coded = variable.categorical | (kernel == "categorical")
         values, weight = with_rare_groups(values, weight, variable.groups, coded)
     gram = gram_of(name, kernel, variable, values, weight)
     distinct, _ = distinct_rows(values, np.ones(len(values)) if weight is None else weight)

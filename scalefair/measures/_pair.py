@@ -17,7 +17,6 @@ from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_r
 from scalefair.data.columns import ColumnStatistics, TableStatistics
 from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
-from scalefair.data.survey import weights_of
 from scalefair.errors import CannotJudgeError, check_choice, located
 from scalefair.features.base import is_map, seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
@@ -126,7 +125,7 @@ class Pair:
         sample = self.sample
         if sample is None or size is None or (size > sample.size and self.n_rows > sample.size):
             return self.source.sample(sys.maxsize if size is None else size, self.seed)
-        chunk, index = sample.chunk, sample.smallest(size)
+        chunk, index = sample.chunk, np.sort(np.argsort(sample.hashes)[:size])
         weight = None if chunk.weight is None else chunk.weight[index]
         return Chunk(chunk.x[index], chunk.s[index], None, weight)
 
@@ -229,7 +228,7 @@ def numeric_sample(sample: Sample, change: Any) -> Sample:
 
 def _numbers(names: Sequence[str], encoders: Sequence[SensitiveEncoder], chunk: Chunk) -> Chunk:
     """Numbers and codes of the rows that count; 0 in the others, whose levels may be unknown."""
-    index, parts = np.flatnonzero(weights_of(chunk) > 0), []
+    index, parts = np.flatnonzero(chunk.weights > 0), []
     for name, encoder, part in zip(names, encoders, (chunk.x, chunk.s), strict=True):
         table = frames.as_table(part, one_column=True)
         rows = np.zeros((chunk.n_rows, encoder.n_features_in_))

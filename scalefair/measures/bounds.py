@@ -23,6 +23,7 @@ from scipy.special import gammainc, stdtr, stdtrit
 
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array
+from scalefair.held_out import LEAST_RESIDUAL
 from scalefair.moments import Moments
 from scalefair.penalties import (
     CONTROL_EPS,
@@ -41,9 +42,6 @@ LEAST_FREEDOM = 2.0
 
 LEAST_VARIANCE = 1e-12
 """Of the influence of rows, in units of Var f: where s determines f there is none."""
-
-LEAST_RESIDUAL = 0.25
-"""1 − leverage of a row at least: two rows of a group have ½."""
 
 MAX_PRODUCTS = 2e7
 """Products of a row's features for Ω at most: of many features, fewer rows."""

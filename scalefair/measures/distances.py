@@ -52,7 +52,7 @@ def distance_correlation(
         Weight 2 is the row twice.
     method : {"auto", "exact", "features"}
         "exact": O(n log n) for one numeric column against one of numbers or categories, else O(n²)
-        time and O(n) memory. "features": one pass, through landmarks of the kernel that the
+        time and O(n) memory. "features": O(n), through landmarks of the kernel that the
         distance induces (Sejdinovic et al. 2013), whose error falls slowly: about 1e-3 for one
         column. "auto": exact where rows are in memory and columns single, or up to 10,000 rows.
     n_components : int

@@ -166,23 +166,7 @@ class Quantile:
         return bounds[0], bounds[1]
 
 
-@dataclass(frozen=True, eq=False)
-class Resampled:
-    """Values with bootstrap replicates of shape (g, B); percentile intervals."""
-
-    value: Array
-    replicates: Array
-
-    def interval(self, level: float) -> tuple[Array, Array]:
-        """Return percentiles of the replicates in which the group has rows to tell."""
-        low, high = np.full((2, len(self.value)), np.nan)
-        known = np.isfinite(self.value)
-        for end, q in ((low, 0.5 - level / 2), (high, 0.5 + level / 2)):
-            end[known] = np.nanquantile(self.replicates[known], q, axis=1)
-        return low, high
-
-
-Estimate = Mean | Root | Rate | Quantile | Resampled
+Estimate = Mean | Root | Rate | Quantile
 """One number per group, `value` of shape (g,), NaN where a group has no rows to tell."""
 
 
@@ -193,23 +177,16 @@ def kish(weight: Array, squares: Array) -> Array:
 
 def estimate_of(groups: GroupStatistics, n_models: int, model: int, name: str) -> Estimate:
     """Return one metric, not a quantile, of one model in each group."""
-    resampled = groups.replicates.shape[2] > 0
     if name in RATES:
-        value = _rate(groups.outcomes[:, model], name)
-        if not resampled:
-            parts = (groups.outcomes, groups.squares)
-            total, squares = (part[:, model, RATES[name][1]].sum(axis=1) for part in parts)
-            return Rate(kish(total, squares), value)
-        start = 1 + groups.mean.shape[1] + 4 * model
-        return Resampled(value, _rate(groups.replicates[:, start : start + 4], name))
+        parts = (groups.outcomes, groups.squares)
+        total, squares = (part[:, model, RATES[name][1]].sum(axis=1) for part in parts)
+        return Rate(kish(total, squares), _rate(groups.outcomes[:, model], name))
     at = ERRORS.get(name, 0) * n_models + model
     rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
     mean = Mean(rows, groups.mean[:, at], groups.scatter[:, at] / groups.weight)
-    total = groups.replicates[:, 0]
-    means = groups.replicates[:, 1 + at] / np.where(total > 0, total, np.nan)
     if name == "root_mean_squared_error":
-        mean, means = Root(rows, np.sqrt(mean.value), mean.variance), np.sqrt(means)
-    return Resampled(mean.value, means) if resampled else mean
+        return Root(rows, np.sqrt(mean.value), mean.variance)
+    return mean
 
 
 def _rate(outcomes: Array, name: str) -> Array:
@@ -312,9 +289,8 @@ class Gap(NamedTuple):
 def difference(estimate: Estimate, level: float, used: Mask) -> Gap:
     """Return max − min over the `used` groups, with an interval for the gap of the population.
 
-    The intervals of all pairs hold at once (Bonferroni; for replicates by the distribution of the
-    largest studentised deviation). The gap is then at least the largest lower and at most the
-    largest upper end. A pair's ends are those of Newcombe's square-and-add rule,
+    The intervals of all pairs hold at once (Bonferroni). The gap is then at least the largest lower
+    and at most the largest upper end. A pair's ends are those of Newcombe's square-and-add rule,
 
         d − √((v₁ − l₁)² + (u₂ − v₂)²)   and   d + √((u₁ − v₁)² + (v₂ − l₂)²),
 
@@ -328,6 +304,17 @@ def difference(estimate: Estimate, level: float, used: Mask) -> Gap:
     lowest = _largest(d - np.hypot(down[:, None], up))
     highest = _largest(d + np.hypot(up[:, None], down))
     return Gap(float(np.ptp(value)), max(lowest, 0.0), highest)
+
+
+def upper_gap(estimate: Estimate, confidence: float, used: Mask) -> tuple[float, float]:
+    """Return max − min over the `used` groups, and an upper bound for the population.
+
+    Every pair must be within a limit, so that each may be tested at the level of the whole.
+    """
+    pairs = int(used.sum() * (used.sum() - 1) // 2)
+    # `difference` divides what is left of the level among all pairs, and both ends.
+    gap = difference(estimate, 1 - 2 * (1 - confidence) * pairs, used)
+    return gap.value, gap.high
 
 
 def ratio(estimate: Estimate, level: float, used: Mask) -> Gap:
@@ -355,25 +342,10 @@ def _at_once(estimate: Estimate, level: float, used: Mask) -> tuple[Array, Array
     """Values and ends of the groups that can be compared, wide enough for all pairs at once."""
     value = estimate.value
     known = used & np.isfinite(value)
-    if isinstance(estimate, Resampled):
-        return _resampled_ends(value[known], estimate.replicates[known], level)
     count = int(known.sum())
     pairs = max(count * (count - 1) // 2, 1)
     low, high = estimate.interval(1 - (1 - level) / pairs)
     return value[known], low[known], high[known]
-
-
-def _resampled_ends(value: Array, replicates: Array, level: float) -> tuple[Array, Array, Array]:
-    """v ± c·se, c from the bootstrap distribution of the largest studentised difference."""
-    if len(value) < 2:
-        return value, value, value
-    deviation = replicates - value[:, None]
-    se = np.sqrt(np.nanmean(deviation**2, axis=1))
-    spread = np.hypot(se[:, None], se)
-    spread[spread == 0] = np.inf
-    largest = [_largest(np.abs(d[:, None] - d) / spread) for d in deviation.T]
-    c = float(np.nanquantile(largest, level))
-    return value, value - c * se, value + c * se
 
 
 def _largest(ends: Array) -> float:

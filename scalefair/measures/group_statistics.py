@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import pdtr
 
-from scalefair._hash import distinct, hash_uniform, row_hash
+from scalefair._hash import distinct
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, Numbers, Sums, Survey, frames, survey_rows
-from scalefair.data.survey import weights_of, without_gaps
+from scalefair.data.survey import without_gaps
 from scalefair.errors import CannotJudgeError, check_choice
 from scalefair.measures.group_rows import Attribute, AuditRows, Missing, read_attributes
 
 MAX_CELLS = 10_000
 """More intersections than this would fill the memory, and nobody could judge them."""
-
-RESAMPLED_ROWS = 4096
-"""Rows whose bootstrap counts are drawn at a time."""
 
 PASS_ROWS = 16384
 """Rows per chunk of the second pass."""
@@ -45,27 +41,20 @@ class GroupSettings:
     intersections: bool = True
     missing: Missing = "error"
     confidence: float = 0.95
-    interval: Literal["analytic", "bootstrap"] = "analytic"
-    n_resamples: int = 500
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("missing", self.missing, ("error", "group", "drop"))
-        check_choice("interval", self.interval, ("analytic", "bootstrap"))
         levels = [("quantiles has ", q) for q in self.quantiles]
         for name, level in (("confidence=", self.confidence), *levels):
             if not 0 < level < 1:
                 raise ValueError(f"{name}{level!r}; expected a number between 0 and 1")
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise ValueError(f"threshold={self.threshold!r}; expected a finite number or None")
-        if self.interval == "bootstrap" and self.n_resamples < 50:
-            raise ValueError(
-                f"n_resamples={self.n_resamples}; expected at least 50: fewer give no interval"
-            )
 
 
 class CountedRows(NamedTuple):
-    """The k rows of a chunk that count, and their global row numbers.
+    """The k rows of a chunk that count.
 
     `codes` (k, p) are the levels of all attributes, 0 where one has none. `values` (k, v) are [p]
     or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y; `outcomes` (k, M) are
@@ -77,7 +66,6 @@ class CountedRows(NamedTuple):
     values: Array
     outcomes: NDArray[np.intp]
     weight: Array
-    numbers: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +83,11 @@ class Plan:
     crossings: tuple[tuple[int, ...], ...]
     cuts: Array
     edges: Array | None
-    n_resamples: int
 
     def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""
         chunk = without_gaps(chunk) if self.settings.missing == "drop" else chunk
-        weight = weights_of(chunk)
+        weight = chunk.weights
         index = np.flatnonzero(weight > 0)
         p, s = np.asarray(chunk.x, np.float64), frames.as_table(chunk.s, one_column=True)
         if len(index) < len(p):
@@ -114,7 +101,7 @@ class Plan:
         for j, column in enumerate(frames.columns(s, "s")):
             if self.attributes[j].levels:
                 codes[:, j] = self.attributes[j].codes(column)
-        return CountedRows(p, codes, values, outcomes, weight, chunk.row + index)
+        return CountedRows(p, codes, values, outcomes, weight)
 
     def numeric(self, chunk: Chunk) -> Chunk:
         """Return a chunk whose attributes are numbers and codes; rows that do not count weigh 0."""
@@ -165,10 +152,7 @@ def survey_groups(
     threshold = np.nan if settings.threshold is None else settings.threshold
     cuts = np.array([0.5 if p.is_binary else threshold for p in predictions])
     edges = None if rows.in_memory else _bin_edges(np.asarray(survey.sample.chunk.x, np.float64))
-    plan = Plan(
-        settings, rows.models, attributes, crossings or ((),), cuts, edges,
-        settings.n_resamples if settings.interval == "bootstrap" else 0,
-    )  # fmt: skip
+    plan = Plan(settings, rows.models, attributes, crossings or ((),), cuts, edges)
     return SurveyedRows(rows, survey, plan, predictions, truth)
 
 
@@ -196,7 +180,6 @@ class GroupStatistics:
     squares: Array  # (c, M, 4): sums of their squares
     counts: Array  # (c, M, E + 1): weight of the predictions in each bin
     high: Array  # (c, M): the largest prediction
-    replicates: Array  # (c, 1 + v + 4M, B): bootstrap sums of 1, the values and the outcomes
 
     def __add__(self, other: GroupStatistics) -> GroupStatistics:
         if not (len(self.cells) and len(other.cells)):
@@ -214,7 +197,7 @@ class GroupStatistics:
         n, w = len(cells), self.weight[:, None]
         sums = {
             name: _sums(group, n, vars(self)[name])
-            for name in ("rows", "weight", "outcomes", "squares", "counts", "replicates")
+            for name in ("rows", "weight", "outcomes", "squares", "counts")
         }
         mean = _sums(group, n, w * self.mean) / sums["weight"][:, None]
         scatter = _sums(group, n, self.scatter + w * (self.mean - mean[group]) ** 2)
@@ -238,7 +221,7 @@ class GroupAccumulator:
     _sum: Sums | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         rows, plan = self.plan.rows(chunk), self.plan
         new = Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
         self._sum = new if self._sum is None else self._sum + new
@@ -267,13 +250,10 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
         pairs = zip(plan.edges, rows.predictions.T, strict=True)
         bins = np.stack([np.searchsorted(edges, p, side="left") for edges, p in pairs], axis=1)
         counts = _tallied(cell, n, bins, plan.edges.shape[1] + 1, w)
-    replicates = np.zeros((n, 1 + values.shape[1] + 4 * len(plan.models), plan.n_resamples))
-    if plan.n_resamples:
-        _resample(plan, cell, rows, out=replicates)
     return GroupStatistics(
         cells, np.bincount(cell, minlength=n), weight, mean, scatter,
         _tallied(cell, n, rows.outcomes, 4, w), _tallied(cell, n, rows.outcomes, 4, w**2),
-        counts, high, replicates,
+        counts, high,
     )  # fmt: skip
 
 
@@ -283,26 +263,3 @@ def _tallied(
     """Weight of each code in each cell, of shape (n, M, size)."""
     tables = [np.bincount(cell * size + code, weight, n * size) for code in codes.T]
     return np.stack([table.reshape(n, size) for table in tables], axis=1)
-
-
-def _resample(plan: Plan, cell: NDArray[np.intp], rows: CountedRows, out: Array) -> None:
-    """Add up the rows of each resample, block by block: counts are (RESAMPLED_ROWS, B)."""
-    one_hot = (rows.outcomes[:, :, None] == np.arange(4)).reshape(len(cell), 4 * len(plan.models))
-    design = np.concatenate([np.ones((len(cell), 1)), rows.values, one_hot], axis=1)
-    design *= rows.weight[:, None]
-    for start in range(0, len(design), RESAMPLED_ROWS):
-        block = slice(start, start + RESAMPLED_ROWS)
-        counts = poisson_counts(rows.numbers[block], plan.n_resamples, plan.settings.seed)
-        for i in np.unique(cell[block]):
-            inside = cell[block] == i
-            out[i] += design[block][inside].T @ counts[inside]
-
-
-def poisson_counts(rows: NDArray[np.int64], n_resamples: int, seed: int) -> Array:
-    """Return how often each row occurs in each resample, Poisson of mean 1, of shape (k, B).
-
-    It depends on the seed and the number of the row alone.
-    """
-    seeds = row_hash(seed, np.arange(n_resamples))
-    uniform = np.stack([hash_uniform(int(s), rows) for s in seeds], axis=1)
-    return np.searchsorted(pdtr(np.arange(20), 1.0), uniform, side="right").astype(np.float64)

@@ -220,7 +220,6 @@ def group_gaps(
     metrics: str | Sequence[str] | None = None,
     bins: Mapping[str, Sequence[float]] | None = None, intersections: bool = True,
     missing: Missing = "error", confidence: float = 0.95,
-    interval: Literal["analytic", "bootstrap"] = "analytic", n_resamples: int = 500,
     random_state: int = 0,
 ) -> GroupGaps:  # fmt: skip
     """Return what is predicted for each group, and how far the groups differ.
@@ -253,14 +252,9 @@ def group_gaps(
     missing : {"error", "group", "drop"}
         What a missing attribute means: a ValueError, a group of its own, or a row to leave out.
     confidence : float
-        Level of the intervals.
-    interval : {"analytic", "bootstrap"}
-        Wilson's intervals for rates, Student's for means, Woodruff's for quantiles; or percentiles
-        of a Poisson bootstrap (for quantiles Woodruff's all the same).
-    n_resamples : int
-        Resamples of the bootstrap.
+        Level of the intervals: Wilson's for rates, Student's for means, Woodruff's for quantiles.
     random_state : int
-        Seed of the bootstrap, and of the sample that streamed quantiles are binned by.
+        Seed of the sample that streamed quantiles are binned by.
 
     Returns
     -------
@@ -279,8 +273,8 @@ def group_gaps(
     its share of rows in one bin.
     """
     settings = GroupSettings(
-        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, interval,
-        n_resamples, random_state,
+        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence,
+        random_state,
     )  # fmt: skip
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:

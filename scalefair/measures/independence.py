@@ -56,8 +56,8 @@ def hsic(
         False the n of the correction is Kish's (Σw)²/Σw², which must be at least 4, and where
         weights differ a bias of order 1/n² is left.
     method : {"auto", "exact", "features"}
-        "exact": all pairs, in O(n²) time and O(n) memory; rows in memory. "features": one pass in
-        O(n) time, in memory that does not depend on n, from anywhere. "auto": exact up to 4,000
+        "exact": all pairs, in O(n²) time and O(n) memory; rows in memory. "features": O(n)
+        time, in memory that does not depend on n, from any container. "auto": exact up to 4,000
         rows in memory.
     n_components : int
         Most landmarks per variable. They are added until the features miss less than 1e-9 of the

@@ -150,7 +150,7 @@ def open_share(
         kernel, length_scale, size, rows=sample.s, weight=sample.weight,
         categorical=pair.b.categorical, groups=pair.b.groups, seed=seed, name="kernel",
     )  # fmt: skip
-    return FeaturePair(pair, Identity().fit(sample.x), psi, sample.x.mean(axis=0))
+    return FeaturePair(pair, Identity().fit_rows(sample.x, None), psi, sample.x.mean(axis=0))
 
 
 def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside | None, int]:

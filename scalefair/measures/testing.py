@@ -77,7 +77,7 @@ def hsic_test(
           are known in closed form. Quick, and off by up to 0.03.
         - "spectral": Σ λ_i μ_j z_ij², with the eigenvalues of both centred Gram matrices, moved
           and scaled to the same two moments. At most 3,000 rows.
-        - "features": the same with the eigenvalues of the features' covariances: one pass, any n,
+        - "features": the same with the eigenvalues of the features' covariances: any n, also
           from files or dask.
         - "auto": "permutation" below 60 rows and where both variables have few distinct values, so
           that HSIC has few possible values, "features" otherwise.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge,
 
 # Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
-# What is known of a row: nothing; its features; its features less the shift of a later pass
+# State of a cached row: no features yet; features; features minus the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
 
 
@@ -39,13 +40,13 @@ def squeezed(values: Array) -> Array:
 
 
 class ChunkSum:
-    """Accumulator of function(chunk), a value with `+`; `nothing` is that of no rows."""
+    """Accumulator of function(chunk), a value with `+`; `empty` is that of no rows."""
 
-    def __init__(self, function: Callable[[Chunk], Any], nothing: Any) -> None:
-        self._function, self._total = function, nothing
+    def __init__(self, function: Callable[[Chunk], Any], empty: Any) -> None:
+        self._function, self._total = function, empty
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         if chunk.n_rows:
             self._total = self._total + self._function(chunk)
 
@@ -153,7 +154,7 @@ class RowBuffer:
             self._choose_shift(chunk, rest)
         rest[:, :-1] -= self.shift[self.width :]
         if self._design.partial:
-            rest[np.isnan(rest)] = 0.0  # what is not known stands at the shift
+            rest[np.isnan(rest)] = 0.0  # missing values are at the shift
         if chunk.weight is not None:
             rest *= np.sqrt(chunk.weight)[:, None]
         return rest
@@ -194,7 +195,7 @@ class MomentAccumulator:
         self._n_rows, self._squares = [0] * n_sums, [0.0] * n_sums
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         if chunk.n_rows == 0:
             return
         ends, order = np.array([0, chunk.n_rows]), None
@@ -226,7 +227,7 @@ class MomentAccumulator:
         self._squares[k] += float(weight @ weight)
 
     def _sorted(self, chunk: Chunk) -> tuple[Chunk, NDArray[np.int64], NDArray[np.int64]]:
-        """Sort rows by fold and by what they know; return them, the ends of spans, the order."""
+        """Sort rows by fold and by what they have; return them, the ends of spans, the order."""
         number = self._folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
         number = with_kinds(number, chunk) if self._design.partial else number
         if chunk.weight is not None:
@@ -250,7 +251,8 @@ class MomentAccumulator:
                 blocks, n_rows, weight, self._buffer.shift, total / weight,
                 mirror_upper(scatter) if width == len(total) else scatter, squared_weight=squares,
             ))  # fmt: skip
-        return FoldMoments(folds)
+        key, units = self._design.key, self._design.units
+        return FoldMoments(replace(part, key=key, units=units) for part in folds)
 
 
 class FeatureCache:
@@ -274,7 +276,7 @@ class FeatureCache:
         self._rows[first:][at], self._state[first:][at] = features, RAW
 
     def take(self, first: int, n: int) -> tuple[RowArray, int]:
-        """Return the place of `n` rows and what is known of all; from now on they are shifted."""
+        """Return the memory of `n` rows and their least state; the caller shifts them."""
         at = slice(first, first + n)
         known = int(self._state[at].min())
         self._state[at] = SHIFTED
@@ -286,27 +288,22 @@ def accumulate(
     checkpoint: Checkpoint | None = None, cache: FeatureCache | None = None,
 ) -> FoldMoments:  # fmt: skip
     """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk."""
-    size = rows or design.chunk_rows
-    start = partial(MomentAccumulator, design, folds, size, cache)
-    if checkpoint is None:
-        moments = sign(design, source.fold(start, size))
-    else:
-        moments = _with_checkpoints(source, design, start, size, folds, checkpoint)
-    return by_knowledge(moments) if design.partial else moments
+    rows_of = Rows(cast("ChunkSource", source), design, chunk_rows=rows)
+    return rows_of.moments(folds, checkpoint=checkpoint, cache=cache)
 
 
-def _with_checkpoints(  # noqa: PLR0917
-    source: Any, design: Design, start: Callable[[], MomentAccumulator], size: int, folds: Folds,
+def _with_checkpoints(
+    source: ChunkSource, start: Callable[[], MomentAccumulator], size: int, folds: Folds,
     checkpoint: Checkpoint,
 ) -> FoldMoments:  # fmt: skip
-    """The same, with the sums so far written to a file every so often."""
-    n_sums = folds.count * (len(KINDS) if design.partial else 1)
-    total, first_row = checkpoint.read(design.key, n_sums)
+    """Return the sum over all rows; the sum so far is written to a file every minute."""
+    empty: FoldMoments = start().result()
+    total, first_row = checkpoint.read(empty[0].key, len(empty))
     counting = partial(Counting, start, folds, first_row)
     written = monotonic()
-    # From the first row on: those that have been counted are compared, not counted again.
+    # From the first row on: rows of an earlier run are compared, not added again.
     for part, next_row in source.rounds(counting, size, checkpoint.chunks):
-        total += part if part.moments is None else replace(part, moments=sign(design, part.moments))
+        total += part
         if next_row >= first_row:
             checkpoint.check(total)
             if monotonic() - written >= checkpoint.seconds:
@@ -314,15 +311,7 @@ def _with_checkpoints(  # noqa: PLR0917
                 written = monotonic()
     checkpoint.check(total)  # where there are fewer rows than had been counted
     checkpoint.remove()
-    return sign(design, start().result()) if total.moments is None else total.moments
-
-
-def sign(design: Design, folds: FoldMoments) -> FoldMoments:
-    """Apply the linear part of φ where the rows went without; sign with the design's key."""
-    linear = None if design.whiten_rows else design.phi.linear_
-    if linear is not None:
-        folds = FoldMoments(part.transform(phi=linear) for part in folds)
-    return FoldMoments(replace(part, key=design.key, units=design.units) for part in folds)
+    return empty if total.moments is None else total.moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,15 +322,22 @@ class Rows:
     design: Design
     n_rows: int | None = None
     chunk_rows: int | None = None  # None: as many as suit the design
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress | None = None
 
     def moments(
         self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
-        """Return the moments of each fold, by one pass."""
-        size = self.chunk_rows or self.design.chunk_rows
-        saved = None if checkpoint is None else Checkpoint(Path(checkpoint))
-        with self.progress.watched(self.source, size, self.n_rows) as source:
-            return accumulate(
-                source, self.design, folds=folds, rows=size, checkpoint=saved, cache=cache
-            )
+        """Return the moments of each fold, by one pass; `checkpoint` is one, or a path."""
+        design, size = self.design, self.chunk_rows or self.design.chunk_rows()
+        start = partial(MomentAccumulator, design, folds, size, cache)
+        watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
+        with watched or nullcontext(self.source) as source:
+            if checkpoint is None:
+                moments: FoldMoments = source.fold(start, size)
+            else:
+                is_path = not isinstance(checkpoint, Checkpoint)
+                saved = Checkpoint(Path(checkpoint)) if is_path else checkpoint
+                moments = _with_checkpoints(source, start, size, folds, saved)
+        if not design.whiten_rows and design.phi.linear_ is not None:
+            moments = FoldMoments(part.transform(phi=design.phi.linear_) for part in moments)
+        return by_knowledge(moments) if design.partial else moments

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scalefair import _files
 from scalefair._hash import value_hash
 from scalefair._typing import Accumulator, Chunk
-from scalefair.data.sources.base import cut_chunk, parts_of
+from scalefair.data.sources.base import cut_chunk
 from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Counting:
         if chunk.n_rows == 0:
             return
         old = min(max(self._first_row - chunk.row, 0), chunk.n_rows)
-        parts = [part for part in parts_of(chunk).values() if part is not None]
+        parts = [part for part in chunk.parts.values() if part is not None]
         if self._folds.of is not None:
             parts.append(self._folds.of(np.arange(chunk.row, chunk.row + chunk.n_rows)))
         hashes = value_hash(chunk.row, parts)
@@ -87,17 +87,17 @@ class Checkpoint:
             for name, array in parts.items()
         }
         arrays["digest"] = counted.digests[1:]
-        values = {"next_row": next_row, "folds": [value for _, value in states]}
+        values = {"next_row": next_row, "raw_folds": [value for _, value in states]}
         _files.write(self.path, "checkpoint", arrays, values)
 
     def read(self, key: str, n_folds: int) -> tuple[Counted, int]:
-        """Return what was counted and the row to go on from: nothing and 0 without a file."""
+        """Return the sums so far and the next row: an empty sum and 0 without a file."""
         if not self.path.exists():
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
             states = [({n: arrays[f"{k}.{n}"] for n in ARRAYS}, value)
-                      for k, value in enumerate(values["folds"])]  # fmt: skip
+                      for k, value in enumerate(values["raw_folds"])]  # fmt: skip
             folds = FoldMoments(Moments.of_state(*state) for state in states)
             next_row = int(values["next_row"])
             (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)

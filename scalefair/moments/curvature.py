@@ -13,7 +13,7 @@ from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.features.base import row_filler
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design
 from scalefair.moments.accumulate import (
     BLOCK_ROWS,
     MISSING,
@@ -34,7 +34,7 @@ class RowFrame:
     design: Design
     joined: tuple[str, ...]  # blocks of z beside φ, in the order of the moments
     intercept: bool  # whether 1 is part of z
-    shift: Array  # about the mean of the rows, so that nothing cancels
+    shift: Array  # about the mean of the rows, so that no digits cancel
 
     def fill_rest(self, chunk: Chunk, out: Array) -> None:
         """Write the rows of [ψ and others − shift, 1]."""
@@ -164,16 +164,16 @@ class LossPass:
         y = np.asarray(chunk.y[at])
         repeated = squeezed(np.tile(y, (C, 1)))
         weight = np.ones(b) if chunk.weight is None else np.asarray(chunk.weight[at])
-        left_out = np.zeros((C, b), dtype=bool)
-        if self._folds.of is not None:
-            left_out = self._fold[at] == self._left_out
+        left_out = None if self._folds.of is None else self._fold[at] == self._left_out
         for i, back in enumerate(self._back):
             moved = f - back * squeezed(way) if back else f
             values = loss.value(moved, repeated).reshape(C, b) * weight
-            self._values[i] += np.where(left_out, 0.0, values).sum(axis=1)
-            self._held_out += np.where(left_out, values, 0.0).sum(axis=1)
-        counted = np.where(left_out, 0.0, weight)
-        gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[:, :, None]
+            if left_out is not None:
+                self._held_out += np.where(left_out, values, 0.0).sum(axis=1)
+                values = np.where(left_out, 0.0, values)
+            self._values[i] += values.sum(axis=1)
+        counted = weight if left_out is None else np.where(left_out, 0.0, weight)
+        gradient = loss.gradient(f, repeated).reshape(C, b, k) * counted[..., None]
         columns = gradient.transpose(1, 0, 2).reshape(b, C * k)
         self._gradient += np.concatenate([Phi.T @ columns, rest.T @ columns])
         if self._sums:
@@ -204,6 +204,6 @@ def loss_sums(  # noqa: PLR0917
     cache: FeatureCache | None = None, folds: Folds = ALL_ROWS,
 ) -> LossSums:  # fmt: skip
     """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
-    size = rows or chunk_rows(frame.design.blocks["phi"], frame.design.dtype)
+    size = rows or frame.design.chunk_rows(frame.design.blocks["phi"])
     start = partial(LossPass, frame, loss, at, size, cache, folds)
     return source.fold(start, size)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ import numpy as np
 
 from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.features.base import LengthScaleMap, whitened
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design
 from scalefair.moments.accumulate import ChunkSum, squeezed
 
 
@@ -54,7 +54,7 @@ class Mode:
     def derivatives(self, Phi: Rows, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Return −V', W = V'' and q = −½W'·φᵀA⁻¹φ, weighted, shape (rows, k) each."""
         f, y = squeezed(Phi @ self.coef), squeezed(np.asarray(chunk.y))
-        weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight)[:, None]
+        weight = chunk.weights[:, None]
         of = (self.loss.gradient, self.loss.curvature, self.loss.skew)
         g, W, slope = (weight * np.reshape(part(f, y), (len(Phi), -1)) for part in of)
         leverage = np.stack([np.sum((Phi @ F) ** 2, axis=1) for F in self.factors], axis=1)
@@ -81,8 +81,7 @@ class LaplaceAdjoint:
             adjoint -= W[:, c : c + 1] * (Phi @ inverse)
         if self.G3.size:
             side = mode.design.psi_rows(chunk) - self.mean_psi
-            weight = 1.0 if chunk.weight is None else np.asarray(chunk.weight)[:, None]
-            adjoint += (weight * side) @ self.G3
+            adjoint += (chunk.weights[:, None] * side) @ self.G3
         return np.asarray(adjoint)
 
 
@@ -93,7 +92,7 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
         Phi = whitened(mode.design.phi, chunk.x)
         return np.asarray(Phi.T @ mode.derivatives(Phi, chunk)[2])
 
-    size = rows or chunk_rows(2 * len(mode.coef), np.float64)
+    size = rows or mode.design.chunk_rows(2 * len(mode.coef), np.float64)
     return np.asarray(source.fold(lambda: ChunkSum(of, np.zeros(mode.coef.shape)), size))
 
 
@@ -113,7 +112,7 @@ def length_scale_gradient(
         return of_raw.rows(Phi, design.psi_rows(chunk), chunk.y, chunk.weight)
 
     # Four arrays of that width are in flight: raw rows, their adjoint, and two of the kernel's.
-    size = rows or chunk_rows(4 * design.phi.n_raw_, np.float64)
+    size = rows or design.chunk_rows(4 * design.phi.n_raw_, np.float64)
     return _scale_gradient(source, design.phi, adjoint.product, d_raw, size)
 
 
@@ -129,7 +128,7 @@ def laplace_scale_gradient(
         return dPhi if linear is None else dPhi @ linear.T
 
     # Some six arrays of that width are in flight.
-    size = rows or chunk_rows(6 * phi.n_raw_, np.float64)
+    size = rows or adjoint.mode.design.chunk_rows(6 * phi.n_raw_, np.float64)
     return _scale_gradient(source, phi, adjoint.product, d_raw, size)
 
 
@@ -142,7 +141,7 @@ def _scale_gradient(
             f"{type(phi).__name__} has no length scales to take a gradient in; use RandomFourier, "
             "or Nystroem with whitening='cholesky'"
         )
-    # Before the pass: a map whose linear part has no gradient is found out at once.
+    # Before the pass, so that a map whose linear part has no gradient is refused at once.
     at_once = phi.linear_gradient(product)
     start = partial(_ScaleGradient, phi, d_raw, size, np.zeros(at_once.shape))
     return np.asarray(source.fold(start, size) + at_once)
@@ -152,13 +151,13 @@ class _ScaleGradient:
     """Accumulator of Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l, with one thread's buffer of raw rows."""
 
     def __init__(
-        self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, nothing: Array
+        self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, empty: Array
     ) -> None:
-        self._phi, self._d_raw, self._total = phi, d_raw, nothing
+        self._phi, self._d_raw, self._total = phi, d_raw, empty
         self._raw, self._fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         raw = self._raw[: len(chunk.x)]
         self._fill(chunk.x, raw)
         self._total = self._total + self._phi.raw_gradient(chunk.x, raw, self._d_raw(raw, chunk))

@@ -144,7 +144,7 @@ class Moments:
 
     @property
     def judged(self) -> Moments:
-        """Moments of the rows that the share is judged on: those that know s."""
+        """Moments of the rows that the share is measured on: those that have s."""
         return self
 
     @property
@@ -154,7 +154,7 @@ class Moments:
 
     @property
     def scored(self) -> Moments:
-        """Moments of the rows that the error is measured on: those that know y."""
+        """Moments of the rows that the error is measured on: those that have y."""
         return self
 
     def calibrated(self, calibration: Any) -> Moments:
@@ -164,7 +164,7 @@ class Moments:
 
     @property
     def effective_rows(self) -> float:
-        """Kish's (Σw)²/Σw²: the rows of equal weight that would tell as much."""
+        """Kish's (Σw)²/Σw²: the number of rows of equal weight with as much information."""
         if self.squared_weight > 0:
             return self.weight**2 / self.squared_weight
         return float(self.n_rows)
@@ -269,7 +269,7 @@ class Moments:
         if not self.weight:
             widths = {n: w if (m := linear.get(n)) is None else m.shape[1]
                       for n, w in self.blocks.items()}  # fmt: skip
-            return Moments.empty(widths, self.key)
+            return replace(Moments.empty(widths, self.key), units=self.units)
         shift, offset = (
             np.concatenate([_times(vector[self.span(n)], linear.get(n)) for n in names])
             for vector in (self.shift, self.offset)

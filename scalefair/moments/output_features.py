@@ -110,8 +110,7 @@ class OutputRows:
                 axis=1, out=Phi, casting="same_kind",
             )  # fmt: skip
             attributes = np.hstack([rows_of(name, chunk) for name in self.attributes])
-            weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-            return Chunk(Phi, (attributes - self.mean) @ self.whiten, chunk.y, weight)
+            return Chunk(Phi, (attributes - self.mean) @ self.whiten, chunk.y, chunk.weights)
 
         return prepared
 
@@ -200,21 +199,21 @@ class OutputPass:
     ) -> OutputSums:
         """Return `output_sums` of all rows."""
         options = {"kernel": kernel, "point": point, "loss": loss, "jacobian": jacobian}
-        nothing = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)
-        return self._sum(partial(output_sums, **options), nothing)  # type: ignore[no-any-return]
+        empty = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)
+        return self._sum(partial(output_sums, **options), empty)  # type: ignore[no-any-return]
 
     def slope(self, kernel: OutputKernel, point: Point, along: Complex) -> Array:
         """Return `output_slope` of all rows."""
         function = partial(output_slope, kernel=kernel, point=point, along=along)
         return np.asarray(self._sum(function, 0.0))
 
-    def _sum(self, function: Callable[[Chunk], Any], nothing: Any) -> Any:
+    def _sum(self, function: Callable[[Chunk], Any], empty: Any) -> Any:
         self.n_passes += not self.cached
         start = self._start
 
         def accumulator() -> ChunkSum:
             prepared = start()
-            return ChunkSum(lambda chunk: function(prepared(chunk)), nothing)
+            return ChunkSum(lambda chunk: function(prepared(chunk)), empty)
 
         return self._source.fold(accumulator, self._rows)
 

@@ -1,10 +1,10 @@
-"""Moments of rows of which some lack s and others y: each covariance from all rows that tell of it.
+"""Moments of rows of which some lack s and others y: each covariance from all rows that have both.
 
     C_φψ = C_φ(all) W + τ (C_φψ(known) − C_φ(known) W),    W = (C_φ(known) + λI)⁻¹ C_φψ(known)
 
-No formula needs y and s in one row. W, the ridge of ψ on φ from the rows that know s, carries over
-to all rows what φ tells of s; τ adds back what the ridge left out, which is noise where few rows
-know s. Second moments only, so that it adds up.
+No formula needs y and s in one row. W, the ridge of ψ on φ from the rows that have s, carries over
+to all rows what φ predicts of s; τ adds back what the ridge left out, which is noise where few rows
+have s. Second moments only, so that it adds up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.features.partial import lacks
 from scalefair.moments.moments import ARRAYS, FoldMoments, Moments
 
-# Rows that know y only; both; s only; and rows that know s once more, with their weights
+# Rows that have y only; both; s only; and rows that have s once more, with their weights
 NO_S, BOTH, NO_Y, WEIGHTED = KINDS = range(4)
 PARTS = ("known", "weighted", "rest")
 # Ridges λ among which W's is chosen, in units of the mean eigenvalue of C_φ
@@ -31,7 +31,7 @@ RIDGES = np.logspace(-4, 3, 57)
 
 @dataclass(frozen=True)
 class Calibration:
-    """λ as a multiple of its default, and τ; None: the share of rows that know s."""
+    """λ as a multiple of its default, and τ; None: the share of rows that have s."""
 
     multiple: float = 1.0
     tau: float | None = None
@@ -42,33 +42,34 @@ DEFAULT = Calibration()
 CALIBRATIONS = (*(Calibration(multiple) for multiple in (3.0, 10.0, 30.0)), Calibration(1.0, 1.0))
 
 
-class _Known(NamedTuple):
-    """C_φ = QΛQᵀ of the rows that know s, as Λ and Q; QᵀC_φψ; and the default λ."""
+class _Regression(NamedTuple):
+    """What W and C_φψ are computed from, for every λ and τ."""
 
-    values: Array
-    basis: Array
-    cross: Array
-    ridge: float
+    values: Array  # Λ of C_φ(known) = QΛQᵀ
+    basis: Array  # Q
+    cross: Array  # QᵀC_φψ(known)
+    ridge: float  # the default λ
+    covariances: tuple[Array, Array, Array]  # C_φ(all); C_φ and C_φψ of the rows that judge
 
 
 @dataclass(frozen=True, eq=False)
 class PartialMoments(Moments):
-    """Moments of the rows that know y, and beside them those of the rows that know s.
+    """Moments of the rows that have y, and beside them those of the rows that have s.
 
-    What concerns ψ comes from the rows that know s, its covariance with the features is calibrated,
-    all else comes from the rows that know y.
+    What concerns ψ comes from the rows that have s, its covariance with the features is calibrated,
+    all else comes from the rows that have y.
     """
 
-    known: Moments = field(kw_only=True)  # of the rows that know s: W is learnt from them
+    known: Moments = field(kw_only=True)  # of the rows that have s: W is learnt from them
     weighted: Moments = field(kw_only=True)  # with weights 1/P(known | x); empty where constant
-    rest: Moments = field(kw_only=True)  # of the rows that know s but not y
+    rest: Moments = field(kw_only=True)  # of the rows that have s but not y
     calibration: Calibration = field(kw_only=True, default=DEFAULT)  # type: ignore[misc]
     # Shared by moments that differ in λ and τ alone.
     _regressions: dict[Any, Any] = field(kw_only=True, default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, scored: Moments, *parts: Moments, calibration: Calibration = DEFAULT) -> Self:
-        """Return the moments of rows that know y, and of those of the other `PARTS`."""
+        """Return the moments of rows that have y, and of those of the other `PARTS`."""
         own: dict[str, Any] = {part.name: vars(scored)[part.name] for part in fields(Moments)}
         own |= dict(zip(PARTS, parts, strict=True))
         return cls(**own, calibration=calibration)
@@ -90,19 +91,19 @@ class PartialMoments(Moments):
 
     @property
     def scored(self) -> Moments:
-        """Moments of the rows that know y."""
+        """Moments of the rows that have y."""
         return Moments(**{part.name: vars(self)[part.name] for part in fields(Moments)})
 
     @property
     def judged(self) -> Moments:
-        """Moments of the rows that know s, standing for all."""
+        """Moments of the rows that have s, standing for all."""
         if self._is_complete:
             return self
         return self.weighted if self.weighted.weight else self.known
 
     @property
     def judges(self) -> tuple[Moments, ...]:
-        """The rows that know s, and with weights: they correct for who knows s, and are noisy."""
+        """The rows that have s, and with weights: they correct for who has s, and are noisy."""
         return (self.known, self.weighted) if self.weighted.weight else (self.judged,)
 
     def calibrated(self, calibration: Calibration) -> Self:
@@ -111,7 +112,7 @@ class PartialMoments(Moments):
 
     @cached_property
     def _is_complete(self) -> bool:
-        """Whether every row knows both; then these are ordinary moments."""
+        """Whether every row has both; then these are ordinary moments."""
         return self.rest.n_rows == 0 and self.known.n_rows == self.n_rows
 
     def mean(self, *names: str) -> Array:
@@ -135,23 +136,21 @@ class PartialMoments(Moments):
         """C_φ(all) W + τ (C_φψ(known) − C_φ(known) W)."""
         if features not in self._regressions:
             self._regressions[features] = self._regression(features)
-        known, told, everyone = self._regressions[features]
-        ridge = self.calibration.multiple * known.ridge
-        W = known.basis @ (known.cross / (known.values + ridge)[:, None])
+        values, basis, cross, ridge, (everyone, phi, phi_psi) = self._regressions[features]
+        W = basis @ (cross / (values + self.calibration.multiple * ridge)[:, None])
         tau = self.calibration.tau
         if tau is None:
             rows = (self.scored + self.rest).effective_rows
             tau = min(1.0, self.judged.effective_rows / rows)
-        return np.asarray(everyone @ W + tau * (told[1] - told[0] @ W))
+        return np.asarray(everyone @ W + tau * (phi_psi - phi @ W))
 
-    def _regression(self, features: tuple[str, ...]) -> tuple[_Known, tuple[Array, Array], Array]:
-        """Return what is the same for every λ and τ: C_φ and C_φψ of each kind of rows."""
+    def _regression(self, features: tuple[str, ...]) -> _Regression:
         values, basis = positive_eigh(self.known.covariance(features, features))
         cross = basis.T @ self.known.covariance(features, "psi")
-        known = _Known(values, basis, cross, self._ridge(values, cross))
-        told = [self.judged.covariance(features, other) for other in (features, "psi")]
         everyone = (self.scored + self.rest).covariance(features, features)
-        return known, (told[0], told[1]), everyone
+        phi, phi_psi = (self.judged.covariance(features, other) for other in (features, "psi"))
+        ridge = self._ridge(values, cross)
+        return _Regression(values, basis, cross, ridge, (everyone, phi, phi_psi))
 
     def _ridge(self, values: Array, cross: Array) -> float:
         """λ of the least |ψ − Wφ|²/n over (1 − tr[C(C + λ)⁻¹]/n)²: leaving out each row."""
@@ -198,7 +197,7 @@ class PartialMoments(Moments):
 
 
 def with_kinds(fold: NDArray[np.int64], chunk: Chunk) -> NDArray[np.int64]:
-    """Return the number of the sum of each row, by fold and kind; −1 for rows that know neither."""
+    """Return the number of the sum of each row, by fold and kind; −1 for rows that have neither."""
     no_s, no_y = lacks(chunk.s), lacks(chunk.y)
     kind = np.where(no_s, NO_S, np.where(no_y, NO_Y, BOTH))
     return np.where((fold < 0) | (no_s & no_y), -1, fold * len(KINDS) + kind)

@@ -11,7 +11,7 @@ from scalefair._typing import Array, Chunk, Source
 from scalefair.data.folds import ALL_ROWS
 from scalefair.data.sources import ArraySource
 from scalefair.features.base import row_filler
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design
 from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.moments.moments import CrossMoments
 
@@ -37,7 +37,7 @@ class ProductAccumulator:
         self._total = np.zeros_like(self._transposed)
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         if chunk.n_rows == 0:
             return
         rows, centred = self._rows[: chunk.n_rows], self._centred[: chunk.n_rows]
@@ -72,14 +72,13 @@ class StreamedGram:
     def sampled(self, size: int, seed: int) -> StreamedGram:
         """Return the same of `size` rows alone, which are in memory."""
         chunk = self.source.sample(size, seed)
-        weight = chunk.n_rows if chunk.weight is None else float(np.sum(chunk.weight))
         source = ArraySource(chunk.x, weight=chunk.weight)
-        return replace(self, source=source, weight=weight)
+        return replace(self, source=source, weight=float(chunk.weights.sum()))
 
     def __matmul__(self, V: Array) -> Array:
         T = self.linear
         inner = V if T is None else T @ V
-        size = self.rows or chunk_rows(len(inner), self.design.dtype)
+        size = self.rows or self.design.chunk_rows(len(inner))
         start = partial(ProductAccumulator, self.design, self.mean, inner, size)
         total = self.source.fold(start, size)
         return np.asarray((total if T is None else T.T @ total) / self.weight)
@@ -89,9 +88,8 @@ def stream_moments(
     source: Source, design: Design, *, rows: int | None = None
 ) -> tuple[CrossMoments, StreamedGram]:
     """Return all moments but the m×m block, in one pass, and that block as a product."""
-    size = rows or chunk_rows(design.blocks["phi"], design.dtype)
+    size = rows or design.chunk_rows(design.blocks["phi"])
     start = partial(MomentAccumulator, design, ALL_ROWS, size, gram=False)
     (raw,) = source.fold(start, size)
     gram = StreamedGram(source, design, raw.mean("phi"), raw.weight, rows)
-    moments = raw.transform(phi=gram.linear)
-    return replace(moments, key=design.key, units=design.units), gram
+    return raw.transform(phi=gram.linear), gram

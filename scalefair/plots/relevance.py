@@ -123,7 +123,7 @@ def length_scales(estimator: Any) -> dict[str, float]:
         table = estimator.relevance()
         return dict(zip(map(str, table["input"]), map(float, table["length_scale"]), strict=True))
     theta = np.atleast_1d(np.asarray(estimator.kernel_.length_scale, dtype=np.float64))
-    names = getattr(estimator, "feature_names_in_", None)
+    names = vars(estimator).get("feature_names_in_")
     count = theta.size if names is None else len(names)
     if theta.size not in (1, count):
         raise ValueError(

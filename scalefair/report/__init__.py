@@ -4,7 +4,7 @@ from scalefair.report.frontier import Frontier, fit_frontier, with_model
 from scalefair.report.page import make_report, write_audit, write_report
 from scalefair.report.position import Entry, Position
 from scalefair.report.problem import ReportProblem, ReportRows, from_scan, from_table
-from scalefair.report.rates import ImpactRatio, calibration, impact_ratios
+from scalefair.report.rates import ImpactRatio, calibration, distributions, impact_ratios
 from scalefair.report.tables import as_record
 from scalefair.report.words import headline
 
@@ -17,6 +17,7 @@ __all__ = [
     "ReportRows",
     "as_record",
     "calibration",
+    "distributions",
     "fit_frontier",
     "from_scan",
     "from_table",

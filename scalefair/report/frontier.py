@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,20 +14,13 @@ from sklearn.base import BaseEstimator, is_classifier
 from scalefair import explain_share, proxies
 from scalefair._typing import Array, WithPath
 from scalefair.data import frames
-from scalefair.errors import CannotJudgeError, InputError
+from scalefair.errors import InputError
 from scalefair.estimators.choice import ModelChoice, choose_model
-from scalefair.plots.figures import predicted
+from scalefair.report.judge import Judge, Outputs
 from scalefair.report.numbers import as_percent, number
-from scalefair.report.position import SHARE, Judge, Position
-from scalefair.report.problem import ReportProblem, ReportRows
-from scalefair.report.rates import (
-    RANGES,
-    CalibrationLine,
-    ImpactRatio,
-    calibration,
-    impact_ratios,
-)
-from scalefair.report.relatives import fit_arguments, relatives, scores
+from scalefair.report.position import CONTRIBUTION, SHARE, Entry, Position, normal_ends
+from scalefair.report.problem import JudgedRows, ReportProblem, ReportRows
+from scalefair.report.relatives import at_limits, outputs, relatives
 from scalefair.solve.limit import NotAttainableError
 
 if TYPE_CHECKING:
@@ -74,10 +67,8 @@ class Frontier:
         Warnings raised on the way.
     choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
-    calibration, selection, scoring : lists
-        CalibrationLine of the chosen model, impact ratios of its decisions and of its scores.
-    proxies, contributions : DataFrame, default=None
-        How much of the sensitive attributes the inputs tell; which inputs carry the share.
+    proxies : DataFrame, default=None
+        How much of the sensitive attributes the inputs tell.
     others : tuple of Position
         Other models, judged on the same rows.
     """
@@ -92,11 +83,7 @@ class Frontier:
     seconds: float
     notes: tuple[str, ...] = ()
     choice: ModelChoice | None = None
-    calibration: list[CalibrationLine] = field(default_factory=list)
-    selection: list[ImpactRatio] = field(default_factory=list)
-    scoring: list[ImpactRatio] = field(default_factory=list)
     proxies: pd.DataFrame | None = None
-    contributions: pd.DataFrame | None = None
     others: tuple[Position, ...] = ()
 
     @property
@@ -111,8 +98,16 @@ class Frontier:
         return isinstance(self.estimator, WithPath)
 
     @property
+    def is_about_decisions(self) -> bool:
+        """Whether the limit is on rates of decisions, not on the explained share."""
+        return "decisions_" in vars(self.estimator)
+
+    @property
     def limited(self) -> str:
-        """What the limit is about: "score_explained_share" where predictions are not scores."""
+        """The measure that the limit is about; "score_..." where predictions are not scores."""
+        if self.is_about_decisions:
+            odds = self.estimator._asked.limit == "odds"
+            return f"{'true_positive' if odds else 'selection'}_rate_difference"
         share = f"score_{SHARE}"
         return share if self.before.has(share) else SHARE
 
@@ -152,45 +147,56 @@ def fit_frontier(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         progress(f"fitting the path on {train.n_rows:,} rows")
-        choice = choose_model(
-            named, lambda one: one.fit(train.X, train.y, **fit_arguments(one, train)), progress
-        )
+        choice = choose_model(named, train.fit, progress)
         estimator = choice.model
         models, chosen = candidates(estimator, train, progress)
-    notes = _notes(choice if len(named) > 1 else None, estimator, train.n_rows, caught)
+    several = choice if len(named) > 1 else None
+    notes = _notes(several, estimator, train.n_rows, caught)
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
-    judge = Judge.of(test.sensitive, test.y, CUT if problem.is_binary else None)
+    against = outputs(models[-1].model, test.X)
+    judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
-        notes = (*notes, f"{left_out:,} held-out rows are alone in their group and are not judged")
-    positions = judge_models(models, chosen, judge, test.X)
-    cv = isinstance(estimator, WithPath)
+        notes.append(f"{left_out:,} held-out rows are alone in their group and are not judged")
+    positions = tuple(judge_model(one, judge, test, against, notes) for one in models)
+    table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
+    told = measure_proxies(problem, notes)
     return Frontier(
-        problem, estimator, models[-1].model, positions, chosen,
-        estimator.path_.table if cv else position_table(positions), judge, seconds, notes,
-        choice if len(named) > 1 else None, **_for_auditors(judge, predicted(estimator, test.X)),
-        **_reasons(estimator, problem),
+        problem, estimator, models[-1].model, positions, chosen, table, judge, seconds,
+        tuple(dict.fromkeys(notes)), several, told,
     )  # fmt: skip
 
 
 def _notes(
     choice: ModelChoice | None, estimator: Any, rows: int, caught: list[warnings.WarningMessage]
-) -> tuple[str, ...]:
+) -> list[str]:
     """Return what readers should know of the fit."""
-    notes = list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    notes = [" ".join(str(w.message).split()) for w in caught]
     if choice is not None:
         notes.insert(0, f"Model {choice.summary}")
     if (seen := vars(estimator).get("n_base_samples_", rows)) < rows:
         notes.append(f"the base model learnt from a sample of {seen:,} rows")
-    if vars(estimator).get("limit_on", "scores") != "scores":
-        notes.append(f"decisions here are those at {CUT}, not those that `predict` makes")
-    return tuple(notes)
+    return notes
 
 
-def with_model(frontier: Frontier, name: str, f: Array, score: Array | None = None) -> Frontier:
-    """Return the frontier beside another model, given by its predictions of the held-out rows."""
-    against = predicted(frontier.baseline, frontier.problem.test.X)
-    other = frontier.judge.position(name, f, score, against, full=True)
+def _decision(estimator: Any, problem: ReportProblem) -> dict[str, Any]:
+    """Return from which prediction on a decision is positive, and whether y says what is right."""
+    crossing = vars(vars(estimator).get("decisions_", object)).get("crossing")
+    if problem.is_binary:
+        return {"threshold": CUT}
+    if crossing is None:
+        return {"threshold": None}
+    return {"threshold": crossing.at, "has_outcome": not crossing.ranks}
+
+
+def with_model(frontier: Frontier, name: str, given: Array | Outputs) -> Frontier:
+    """Return the frontier beside another model, given by what it says of the held-out rows.
+
+    That is its predictions of shape (n,), or its `Outputs`.
+    """
+    given = given if isinstance(given, Outputs) else Outputs(given)
+    against = outputs(frontier.baseline, frontier.problem.test.X)
+    other = frontier.judge.position(name, given, against)
     return replace(frontier, others=(*frontier.others, other))
 
 
@@ -199,11 +205,8 @@ def candidates(
 ) -> tuple[list[Candidate], int]:
     """Return the models of the frontier, the strictest first, and which one was chosen."""
     path = estimator.path_ if isinstance(estimator, WithPath) else None
-    if path is None:
-        progress("fitting other weights of the penalty")
-        found = relatives(estimator, train)
-        made = [Candidate(f"weight {number(eta)}", model) for eta, model in found.items()]
-        made = [made[0]._replace(name=NO_LIMIT), *made[1:]][::-1]
+    if "decisions_" in vars(estimator) or path is None:
+        made = _refitted(estimator, train, progress)
         return made, next(i for i, one in enumerate(made) if one.model is estimator)
     baseline, own = _unpenalized(path), estimator.unfairness
     seen, made = {_point(baseline), _point(estimator)}, []
@@ -215,16 +218,34 @@ def candidates(
         except NotAttainableError:
             continue
         if _point(model) not in seen and np.any(model.coef_):
-            made.append(Candidate(f"at most {as_percent(limit)}", model, limit))
+            made.append(Candidate(_named(limit), model, limit))
             seen.add(_point(model))
     if _point(estimator) == _point(baseline):
         return [*made, Candidate(NO_LIMIT, estimator, own)], len(made)
-    name = "chosen by cross-validation" if own is None else f"at most {as_percent(own)}"
+    name = "chosen by cross-validation" if own is None else _named(own)
     at = own if own is not None else float(estimator.explained_share_cv_)
-    # A limit on decisions has no place among limits on the share: it comes first.
     chosen = sum(one.limit < at for one in made if one.limit is not None)
     made.insert(chosen, Candidate(name, estimator, own))
     return [*made, Candidate(NO_LIMIT, baseline)], chosen
+
+
+def _refitted(
+    estimator: Any, train: ReportRows, progress: Callable[[str], None]
+) -> list[Candidate]:
+    """Return the models at other limits on decisions, or at other weights of the penalty."""
+    if "decisions_" in vars(estimator):
+        progress("fitting other limits on decisions")
+        found = at_limits(estimator, train)
+        made = [Candidate(_named(limit), model, limit) for limit, model in found.items()]
+    else:
+        progress("fitting other weights of the penalty")
+        found = relatives(estimator, train)
+        made = [Candidate(f"weight {number(eta)}", model) for eta, model in found.items()][::-1]
+    return [*made[:-1], made[-1]._replace(name=NO_LIMIT, limit=None)]
+
+
+def _named(limit: float) -> str:
+    return f"at most {as_percent(limit)}"
 
 
 def _point(model: Any) -> tuple[float, float]:
@@ -240,17 +261,14 @@ def _unpenalized(path: Any) -> Any:
     return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
 
 
-def judge_models(
-    models: list[Candidate], chosen: int, judge: Judge, X: Any
-) -> tuple[Position, ...]:
-    """Return the numbers of each model, against those of the last, which has no limit."""
-    against, positions = predicted(models[-1].model, X), []
-    for i, (name, model, limit) in enumerate(models):
-        f, score = predicted(model, X), scores(model, X)
-        point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
-        full = i in (chosen, len(models) - 1)
-        positions.append(judge.position(name, f, score, against, full=full, **point))
-    return tuple(positions)
+def judge_model(
+    one: Candidate, judge: Judge, test: JudgedRows, against: Outputs, notes: list[str]
+) -> Position:
+    """Return the numbers of a model, against those of the one that has no limit."""
+    name, model, limit = one
+    point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
+    position = judge.position(name, outputs(model, test.X), against, **point)
+    return replace(position, entries=(*position.entries, *contributions(model, test, notes)))
 
 
 def position_table(positions: tuple[Position, ...]) -> pd.DataFrame:
@@ -267,42 +285,39 @@ def position_table(positions: tuple[Position, ...]) -> pd.DataFrame:
     return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _for_auditors(judge: Judge, f: Array) -> dict[str, Any]:
-    """Return calibration and impact ratios of the chosen model."""
-    f, cut = f[judge.rows], judge.threshold
-    edges = RANGES if cut is not None else np.unique(np.quantile(f, (0.25, 0.5, 0.75)))
-    column = "/".join([*judge.sensitive, "prediction"])  # no attribute has this name
-    pairs = {str(n): judge.sensitive[[n]].assign(**{column: f}) for n in judge.sensitive}
-    bins = {**judge.bins, column: list(edges)}
-    options: dict[str, Any] = {"sensitive_features": judge.sensitive, "bins": judge.bins}
+def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]:
+    """Return what the inputs contribute to the share of a model; none where that is not known."""
+    if "moments_" not in vars(model):  # its features are not those of columns
+        return []
+    apart = model.sensitive_columns is None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return {
-                "calibration": calibration(f, judge.y, pairs, bins),
-                "selection": [] if cut is None else impact_ratios(f, threshold=cut, **options),
-                "scoring": impact_ratios(f, **options),
-            }
-    except CannotJudgeError:
-        return {}
-
-
-def _reasons(estimator: Any, problem: ReportProblem) -> dict[str, Any]:
-    """Return proxies among the inputs and contributions to the share, where they can be had."""
-    test, found = problem.test, dict[str, Any]()
-    apart = estimator.sensitive_columns is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            rest = [name for name in problem.inputs if name not in problem.sensitive]
-            X = frames.take_columns(test.X, rest) if rest else test.X
-            found["proxies"] = proxies(X, sensitive_features=test.sensitive)
-            found["contributions"] = explain_share(
-                estimator, test.X, sensitive_features=test.sensitive if apart else None
+            table = explain_share(
+                model, test.X, sensitive_features=test.sensitive if apart else None
             )
-        except (ValueError, TypeError):  # of maps that have no contributions by column
-            pass
-    return found
+    except InputError as error:
+        notes.append(f"contributions to the share are not known: {error}")
+        return []
+    columns = ["attribute", "column", "after", "after_error"]
+    return [
+        Entry(attribute, column, CONTRIBUTION, value, *normal_ends(value, error))
+        for attribute, column, value, error in table[columns].to_numpy().tolist()
+    ]
+
+
+def measure_proxies(problem: ReportProblem, notes: list[str]) -> pd.DataFrame | None:
+    """Return how much of the sensitive attributes the inputs tell."""
+    test = problem.test
+    rest = [name for name in problem.inputs if name not in problem.sensitive]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            X = frames.take_columns(test.X, rest) if rest else test.X
+            return proxies(X, sensitive_features=test.sensitive)
+    except InputError as error:
+        notes.append(f"proxies are not known: {error}")
+        return None
 
 
 def check_fair(estimator: Any) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -40,7 +40,7 @@ from scalefair.report.frontier import Frontier, check_fair, fit_frontier, positi
 from scalefair.report.numbers import as_percent, fixed, number, pvalue, table_percent
 from scalefair.report.position import Position, audit_entries
 from scalefair.report.problem import from_rows
-from scalefair.report.rates import CalibrationLine, ImpactRatio
+from scalefair.report.rates import Distribution, calibration_grid
 from scalefair.report.words import findings, load_code, position_words, refit_code
 
 if TYPE_CHECKING:
@@ -182,7 +182,6 @@ def render(
     problem = frontier.problem
     relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
     models = list(dict.fromkeys([frontier.before, frontier.after, *frontier.others]))
-    reasons = {"proxies": frontier.proxies, "contributions": frontier.contributions}
     return _page(
         models,
         title=f"How much accuracy does fairness cost for “{problem.target}”?",
@@ -191,10 +190,7 @@ def render(
         findings=[_unbroken(sentence) for sentence in findings(frontier)],
         frontier=frontier,
         path_plot=path_plot(frontier),
-        calibrations={frontier.after.name: frontier.calibration} if frontier.calibration else {},
-        impacts=[(frontier.after.name, rate, lines) for rate, lines in (
-            ("Selection rate", frontier.selection), ("Scoring rate", frontier.scoring)) if lines],
-        **{name: _leading_rows(table) for name, table in reasons.items()},
+        proxies=_leading_rows(frontier.proxies),
         relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
@@ -210,36 +206,41 @@ def render(
 
 def write_audit(
     result: Audit, page: str | os.PathLike[str], *, sensitive: Sequence[str],
-    provenance: Mapping[str, str], calibrations: Mapping[str, list[CalibrationLine]],
-    impacts: Sequence[tuple[str, str, list[ImpactRatio]]],
+    provenance: Mapping[str, str], tables_of: Mapping[str, Mapping[str, Any]],
 ) -> Path:  # fmt: skip
-    """Write the page of an audit of any models, with a csv and a JSON file beside it."""
+    """Write the page of an audit of any models, with a csv and a JSON file beside it.
+
+    `tables_of` are calibration, distributions and impacts of :class:`Position`, by model.
+    """
     page = Path(page)
-    models = [Position(name, tuple(audit_entries(result, name))) for name in result.models]
+    models = [
+        Position(name, tuple(audit_entries(result, name)), **tables_of.get(name, {}))
+        for name in result.models
+    ]
     origin = dict(provenance) | tables.software()
     origin |= {"Rows": f"{result.n_rows:,} judged, {result.n_missing:,} left out"}
     origin |= {"Notes": "; ".join(result.notes)} if result.notes else {}
     text = _page(
         models, title="How far do predictions depend on sensitive attributes?",
         source=origin.get("Data", ""), sensitive=sensitive, frontier=None,
-        findings=[_unbroken(x.removeprefix("- ")) for x in result.summary.splitlines()
-                  if not x.startswith("Note: ")],
-        calibrations=calibrations, impacts=impacts, certificate=None, n_rows=result.n_rows,
-        relevance=[], proxies=[], contributions=[], provenance=origin,
+        findings=[*_audit_findings(result)],
+        certificate=None, n_rows=result.n_rows, relevance=[], proxies=[], provenance=origin,
         files={"csv": page.with_suffix(".csv").name, "json": page.with_suffix(".json").name},
     )  # fmt: skip
-    record = result.to_dict() | {
-        "provenance": origin,
-        "calibration": {name: [x._asdict() for x in lines] for name, lines in calibrations.items()},
-        "impact_ratios": [
-            {"model": name, "of": rate, **x._asdict()}
-            for name, rate, lines in impacts
-            for x in lines
-        ],
-    }
-    _write_twins(page, models, plain(record))
+    record = result.to_dict() | {"provenance": origin} | tables.model_lists(models)
+    _write_twins(page, models, dict(plain(record)))
     write_atomically(page, text.encode())
     return page
+
+
+def _audit_findings(result: Audit) -> Iterator[str]:
+    """Yield the sentences of an audit, each with the name of its model where there are several."""
+    model = ""
+    for line in result.summary.splitlines():
+        if line.endswith(":"):  # the sentences of one model follow
+            model = f"{line} "
+        elif not line.startswith("Note: "):
+            yield _unbroken(model + line.removeprefix("- "))
 
 
 def _page(models: Sequence[Position], **context: Any) -> str:
@@ -247,21 +248,30 @@ def _page(models: Sequence[Position], **context: Any) -> str:
     script = files("scalefair.report").joinpath("page.js").read_text(encoding="utf-8")
     positions = context["frontier"].positions if context["frontier"] else ()
     return _environment().get_template("page.html").render(
-        models=models, comparison=tables.comparison, position_words=position_words,
-        ends=tables.quantile_range([*models, *positions]), version=__version__,
+        models=models, shown=positions or models, comparison=tables.comparison,
+        position_words=position_words, calibration_grid=calibration_grid, bars=bars,
+        version=__version__,
         script=Markup(script),  # noqa: S704  # nosec B704
         script_hash="sha256-" + b64encode(sha256(script.encode()).digest()).decode(), **context,
     )  # fmt: skip
 
 
+def bars(distribution: Distribution, top: float) -> str:
+    """Return the path of a distribution in a box of 96 × 24, in which a share `top` is highest.
+
+    Areas are as the square roots of the shares, so that one large share does not hide the others.
+    """
+    heights = 24 - 23 * np.sqrt(np.array(distribution.shares) / top)
+    steps = 96 / len(heights) * np.arange(1, len(heights) + 1)
+    path = "".join(f"V{y:.3g}H{x:.3g}" for x, y in zip(steps, heights, strict=True))
+    return f"M0 24{path}V24"
+
+
 def _leading_rows(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the rows of a table of inputs with the largest numbers; contributions to one share."""
+    """Return the proxies that tell most."""
     if table is None:
         return []
-    column = "after" if "after" in table else "nonlinear"
-    if column == "after":
-        table = table[table["attribute"] == table["attribute"].iloc[0]]
-    order = table[column].abs().sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
+    order = table["nonlinear"].sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
     return [dict(row) for row in table.loc[order].to_dict("records")]
 
 

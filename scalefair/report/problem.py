@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._hash import smallest_hash
-from scalefair._typing import Array
+from scalefair._typing import Array, Chunk
 from scalefair.data import frames, open_rows
 from scalefair.data.sources import Scan
 from scalefair.errors import InputError, located
@@ -28,19 +29,94 @@ HASHED_BYTES = 2**22
 class ReportRows:
     """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p).
 
-    Rows to fit need not be in memory; then `weight` (n,) is 0 for those that are held out. Weights
-    are for the fit: rows to judge by count once.
+    Weights are for the fit: rows to judge by count once.
     """
 
     X: Any
     y: Any
     sensitive: Any
-    weight: NDArray[Any] | None = None
+    weight: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of positive weight."""
+        return len(self.y) if self.weight is None else int(np.count_nonzero(self.weight))
+
+    def fit(self, estimator: Any) -> Any:
+        """Return an estimator fitted on these rows."""
+        own = {} if self.weight is None else {"sample_weight": self.weight}
+        if estimator.sensitive_columns is None:
+            own["sensitive_features"] = self.sensitive
+        return estimator.fit(self.X, self.y, **own)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRows(ReportRows):
+    """Rows to fit that are not in memory: all `n` of files but those `held_out`, sorted numbers.
+
+    The target of two text `levels`, read as 0 and 1, is then among X, under the name `y`.
+    """
+
+    n: int = 0
+    held_out: Any = None
+    levels: tuple[str, str] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, whatever their weights: those are not read before the fit."""
+        return self.n - len(self.held_out)
+
+    def fit(self, estimator: Any) -> Any:
+        """Return an estimator fitted on these rows, whose weights need no memory."""
+        S = self.sensitive if estimator.sensitive_columns is None else None
+        y = self.y if self.levels is None else None
+        source = open_rows(self.X, S, y, self.weight).source.then(self._change)
+        return estimator.fit(source, None)
+
+    def _change(self, chunk: Chunk) -> Chunk:
+        """Return a chunk in which held-out rows have no weight and the target is a number."""
+        ends = np.searchsorted(self.held_out, [chunk.row, chunk.row + chunk.n_rows])
+        weight = np.ones(chunk.n_rows) if chunk.weight is None else np.array(chunk.weight, float)
+        weight[self.held_out[slice(*ends)] - chunk.row] = 0.0
+        chunk = replace(chunk, weight=weight)
+        if self.levels is None:
+            return chunk
+        inputs = [name for name in frames.column_names(chunk.x) or () if name != self.y]
+        y = zeros_and_ones(frames.take_columns(chunk.x, self.y), self.levels)
+        return replace(chunk, x=frames.take_columns(chunk.x, inputs), y=y)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutRows:
+    """Rows of files to judge by, read when they are asked for: after the fit, not beside it."""
+
+    scan: Scan
+    rows: Any
+    y: Array
+    inputs: list[str]
+    names: list[str]
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.y) if self.weight is None else int(np.count_nonzero(self.weight))
+        return len(self.y)
+
+    @cached_property
+    def _table(self) -> Any:
+        return rows_at(self.scan[list(dict.fromkeys([*self.inputs, *self.names]))], self.rows)
+
+    @property
+    def X(self) -> Any:
+        """Inputs (n, d)."""
+        return self._table.select(self.inputs)
+
+    @property
+    def sensitive(self) -> Any:
+        """Sensitive attributes (n, p)."""
+        return self._table.select(self.names)
+
+
+JudgedRows = ReportRows | HeldOutRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +133,7 @@ class ReportProblem:
     target: str
     sensitive: Sequence[str]
     train: ReportRows
-    test: ReportRows
+    test: JudgedRows
     held_out: str
     levels: tuple[str, str] | None = None
     code: str = ""
@@ -83,6 +159,8 @@ class ReportProblem:
     @property
     def inputs(self) -> list[str]:
         """Names of the inputs, none for arrays."""
+        if isinstance(self.test, HeldOutRows):
+            return self.test.inputs
         return frames.column_names(self.test.X) or []
 
     @property
@@ -159,16 +237,16 @@ def from_scan(
     sensitive = check_roles(scan.head(1), target, sensitive)
     n = scan.count_rows()
     tested = np.sort(smallest_hash(seed, 0, n, min(round(HELD_OUT * n), MAX_HELD_OUT)))
-    table = rows_at(scan, tested)
-    (column,) = frames.columns(frames.take_columns(table, target))
+    (column,) = frames.columns(rows_at(scan[[target]], tested))
     y, levels = read_target(column)
     _check_target_varies(target, y, "held-out")
-    counted = np.ones(n, dtype=np.int8) if weight is None else _numbers(scan[weight])
-    counted[tested] = 0
     inputs = _inputs(scan.columns, target, sensitive if hidden else (), weight)
-    labels = rows[target] if levels is None else _zeros_and_ones(scan[target], levels)
-    train = ReportRows(rows[inputs], labels, rows[sensitive], counted)
-    test = ReportRows(table.select(inputs), y, table.select(sensitive))
+    weights = None if weight is None else rows[weight]
+    X, labels = rows[inputs], rows[target]
+    if levels is not None:
+        X, labels = rows[[*inputs, target]], target
+    train = StreamedRows(X, labels, rows[sensitive], weights, n, tested, levels)
+    test = HeldOutRows(scan, tested, y, inputs, sensitive)
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels, inputs)
     return ReportProblem(
@@ -193,12 +271,6 @@ def _inputs(
     return [name for name in columns if name not in (target, weight, *hidden)]
 
 
-def _numbers(column: Scan) -> Array:
-    """Return a column of files as numbers in memory."""
-    chunks = open_rows(column).source.chunks(CHUNK_ROWS)
-    return np.concatenate([frames.to_numpy(chunk.x)[:, 0] for chunk in chunks])
-
-
 def rows_at(scan: Scan, rows: Any) -> Any:
     """Return the rows with the given numbers, sorted, in one pass."""
     parts = []
@@ -209,22 +281,19 @@ def rows_at(scan: Scan, rows: Any) -> Any:
     return frames.stack_rows(parts)
 
 
-def _zeros_and_ones(column: Scan, levels: tuple[str, str]) -> Any:
-    """Return a column of two levels as 0 and 1, one byte a row."""
-    parts = []
-    for chunk in open_rows(column).source.chunks(CHUNK_ROWS):
-        (values,) = frames.columns(chunk.x)
-        codes, names = values.codes()
-        other = [repr(name) for name in names if name not in levels]
-        if other or (codes < 0).any():
-            raise InputError(
-                f"target: column {values.name!r} is {[*other, 'missing'][0]} in some row; expected "
-                f"{levels[0]!r} or {levels[1]!r} in all",
-                "repair or leave out those rows",
-                column=values.name,
-            )
-        parts.append(np.array([name == levels[1] for name in names], dtype=np.int8)[codes])
-    return np.concatenate(parts)
+def zeros_and_ones(column: Any, levels: tuple[str, str]) -> Array:
+    """Return a column of two levels as 0 and 1, of shape (n, 1)."""
+    (values,) = frames.columns(column)
+    codes, names = values.codes()
+    other = [repr(name) for name in names if name not in levels]
+    if other or (codes < 0).any():
+        raise InputError(
+            f"target: column {values.name!r} is {[*other, 'missing'][0]} in some row; expected "
+            f"{levels[0]!r} or {levels[1]!r} in all",
+            "repair or leave out those rows",
+            column=values.name,
+        )
+    return np.array([[float(name == levels[1])] for name in names])[codes]
 
 
 def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:

@@ -1,18 +1,73 @@
-"""Tables for auditors: calibration by group, and the impact ratios of New York's Local Law 144."""
+"""Tables of groups: distributions, calibration, and the impact ratios of Local Law 144."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scalefair._typing import Array
+from scalefair.errors import CannotJudgeError
 from scalefair.measures import group_gaps
-from scalefair.report.position import LEVEL
+
+LEVEL = 0.95
+"""Of all intervals of the page."""
 
 RANGES = (0.2, 0.4, 0.6, 0.8)
 """Edges between ranges of probabilities."""
+
+N_BARS = 24
+"""Bars of the picture of a distribution."""
+
+
+class Distribution(NamedTuple):
+    """Shares of the rows of a group in ranges of equal width between `low` and `high`.
+
+    Predictions beyond the ends are in the first and in the last range.
+    """
+
+    attribute: str
+    group: str
+    low: float
+    high: float
+    shares: tuple[float, ...]
+
+
+def distributions(
+    f: Any, table: Any, bins: Mapping[str, Sequence[float]], low: float, high: float
+) -> list[Distribution]:
+    """Return how the predictions of each group, and of all attributes crossed, are distributed.
+
+    The last column of `table` are the predictions themselves; `bins` as in `calibration`.
+    """
+    column = str(table.columns[-1])
+    edges = np.linspace(low, high, N_BARS + 1)[1:-1]
+    try:
+        gaps = _quiet_gaps(f, table, {**bins, column: edges.tolist()})
+    except CannotJudgeError:  # too many intersections
+        return []
+    cells = list(gaps.frames.values())[-1]
+    bar = np.searchsorted(edges, cells.estimates["mean_prediction"].value)
+    counts: dict[tuple[str, str], Array] = {}
+    *names, _ = cells.attributes
+    for (*levels, _), rows, i in zip(cells.levels, cells.counts, bar, strict=True):
+        alone = [] if len(names) == 1 else zip(names, levels, strict=True)
+        for key in (*alone, (" × ".join(names), ", ".join(levels))):
+            counts.setdefault(key, np.zeros(N_BARS))[i] += rows
+    return [
+        Distribution(*key, low, high, tuple((n / n.sum()).tolist())) for key, n in counts.items()
+    ]
+
+
+def _quiet_gaps(values: Any, table: Any, bins: Mapping[str, Sequence[float]]) -> Any:
+    """Return the groups that all columns of a table make; missing values are one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return group_gaps(
+            values, sensitive_features=table, missing="group", bins=bins, quantiles=()
+        )
 
 
 class CalibrationLine(NamedTuple):
@@ -40,12 +95,7 @@ def calibration(
     for attribute, pair in pairs.items():
         first, second = map(str, pair.columns)
         own = {name: bins[name] for name in (first, second) if name in bins}
-        options: dict[str, Any] = {"sensitive_features": pair, "missing": "group", "bins": own}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            frame, truth = (
-                group_gaps(values, quantiles=(), **options)[first, second] for values in (f, y)
-            )
+        frame, truth = (_quiet_gaps(values, pair, own)[first, second] for values in (f, y))
         rates = truth.estimates
         came = rates["selection_rate" if "selection_rate" in rates else "mean_prediction"]
         numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
@@ -56,6 +106,18 @@ def calibration(
             )
         ]
     return lines
+
+
+def calibration_grid(
+    lines: Iterable[CalibrationLine],
+) -> tuple[list[str], dict[tuple[str, str], dict[str, CalibrationLine]]]:
+    """Return the ranges, in order, and the lines by attribute and group, then by range."""
+    lines = sorted(lines, key=lambda line: line.predicted)
+    ranges = list(dict.fromkeys(line.range for line in lines))
+    grid: dict[tuple[str, str], dict[str, CalibrationLine]] = {}
+    for line in lines:
+        grid.setdefault(line[:2], {})[line.range] = line
+    return ranges, grid
 
 
 class ImpactRatio(NamedTuple):

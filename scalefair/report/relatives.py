@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,32 @@ from sklearn.base import clone, is_classifier
 from scalefair._typing import Array
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.estimators.loss import LossRegression
+from scalefair.estimators.ridge import RidgeBase
+from scalefair.measures.group_metrics import Mask
 from scalefair.moments.products import CrossMoments
+from scalefair.plots.figures import predicted
+from scalefair.report.judge import Outputs
 from scalefair.report.problem import ReportRows
 
 STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 """Weights about the one that a model has."""
 
+DECISION_LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Limits on the rates of decisions, as positions of the slider."""
 
-def fit_arguments(estimator: Any, part: ReportRows) -> dict[str, Any]:
-    """Return the keywords of `fit`: sensitive attributes are given where no columns are named."""
-    own: dict[str, Any] = {} if part.weight is None else {"sample_weight": part.weight}
-    if estimator.sensitive_columns is None:
-        own["sensitive_features"] = part.sensitive
-    return own
+
+def outputs(model: Any, X: Any) -> Outputs:
+    """Return what a fitted model says of rows."""
+    return Outputs(predicted(model, X), scores(model, X), decisions(model, X))
+
+
+def decisions(model: Any, X: Any) -> Mask | None:
+    """Return the decisions of shape (n,) that a model with a limit on decisions makes, or None."""
+    if "decisions_" not in vars(model):
+        return None
+    if is_classifier(model):
+        return np.asarray(model.predict(X) == model.classes_[1])
+    return np.asarray(model.decide(X), dtype=bool).reshape(-1)
 
 
 def scores(model: Any, X: Any) -> Array | None:
@@ -55,6 +69,17 @@ def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
     return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
 
 
+def at_limits(estimator: Any, train: ReportRows) -> dict[float, Any]:
+    """Return fitted models by their limit on decisions, ∞ for none; itself among them."""
+    models = {float(estimator.unfairness): estimator}
+    for limit in DECISION_LIMITS:
+        if limit not in models:
+            models[limit] = train.fit(clone(estimator).set_params(unfairness=limit))
+    free = copy(estimator).set_params(unfairness=None, limit_on="scores")
+    del free.decisions_
+    return dict(sorted({**models, np.inf: free}.items()))
+
+
 def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[float, Any]:
     if isinstance(estimator, FairGPRegressor):
         return {eta: estimator._at(eta) for eta in etas}
@@ -70,7 +95,7 @@ def has_closed_form_path(estimator: Any) -> bool:
     They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
     an iterative solver not all of them.
     """
-    if not hasattr(estimator, "solve_from") or not hasattr(estimator, "moments_"):
+    if not isinstance(estimator, RidgeBase) or "moments_" not in vars(estimator):
         return False
     quadratic = estimator.penalty != "nocco_output" and _output_kernel(estimator) is None
     return quadratic and not isinstance(estimator.moments_, CrossMoments)
@@ -90,5 +115,4 @@ def _settled(estimator: Any) -> Any:
 
 
 def _refitted(estimator: Any, train: ReportRows, eta: float) -> Any:
-    fresh = clone(estimator).set_params(eta=eta, unfairness=None)
-    return fresh.fit(train.X, train.y, **fit_arguments(fresh, train))
+    return train.fit(clone(estimator).set_params(eta=eta, unfairness=None))

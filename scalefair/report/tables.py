@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ FITTED = {
 }  # fmt: skip
 """What estimators find, and what the page calls it."""
 
-_PERCENT = re.compile(r"(rate|accuracy|share|rising|falling)(_difference)?$")
+_PERCENT = re.compile(r"(rate|accuracy|share|rising|falling|contribution)(_difference)?$")
 
 
 def write_number(measure: str, x: float) -> str:
@@ -45,13 +45,16 @@ def write_number(measure: str, x: float) -> str:
         return fixed(x, 3)
     if measure in ("changed_decisions", "count"):
         return fixed(x, 0)
+    if measure.endswith("rate_difference"):
+        return fixed(100 * x, 1) if np.isnan(x) else f"{fixed(100 * x, 1)} points"
     return table_percent(x) if _PERCENT.search(measure) else number(x)
 
 
 def write_interval(entry: Entry) -> str:
     """Write the ends of the interval of a number, as 1–2 or, where one is negative, −1 to 2."""
     low, high = (write_number(entry.measure, x) for x in (entry.low, entry.high))
-    return f"{low.removesuffix(' %')}{' to ' if '−' in low + high else '–'}{high}"
+    low = low.removesuffix(" %").removesuffix(" points")
+    return f"{low}{' to ' if '−' in low + high else '–'}{high}"
 
 
 def comparison(
@@ -70,15 +73,6 @@ def comparison(
             if not all(np.isnan(entry.value) for entry in entries):
                 rows.append((title, attribute, entries))
     return rows
-
-
-def quantile_range(positions: Sequence[Position]) -> tuple[float, float]:
-    """Return the interval that holds all quantiles of groups."""
-    quantiles = [q.value for p in positions for a in p.attributes for g in p.groups(a)
-                 for q in p.quantiles(g)]  # fmt: skip
-    known = quantiles or [0.0]
-    low, high = min(known), max(known)
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
@@ -180,14 +174,23 @@ def _ends(entry: Entry) -> dict[str, float]:
 
 def twin(frontier: Frontier, provenance: dict[str, str]) -> dict[str, Any]:
     """Return every number of the page, ready for JSON."""
-    lists: dict[str, Any] = {
-        "calibration": frontier.calibration, "selection_rates": frontier.selection,
-        "scoring_rates": frontier.scoring,
-    }  # fmt: skip
-    tables = {"proxies": frontier.proxies, "contributions": frontier.contributions}
-    return as_record(frontier) | dict(plain({
-        "provenance": provenance,
-        "positions": [r for p in (*frontier.positions, *frontier.others) for r in p.records()],
-        **{name: [x._asdict() for x in lines] for name, lines in lists.items()},
-        **{name: [] if x is None else x.to_dict("records") for name, x in tables.items()},
-    }))  # fmt: skip
+    models = (*frontier.positions, *frontier.others)
+    told = [] if frontier.proxies is None else frontier.proxies.to_dict("records")
+    record = as_record(frontier) | {"provenance": provenance, "proxies": told}
+    return dict(plain(record | model_lists(models)))
+
+
+def model_lists(models: Sequence[Position]) -> dict[str, Any]:
+    """Return the numbers of models as lists of records."""
+
+    def records(lines_of: Callable[[Position], Iterable[tuple[dict[str, str], Any]]]) -> list[Any]:
+        return [{"model": p.name, **own, **x._asdict()} for p in models for own, x in lines_of(p)]
+
+    return {
+        "positions": [record for p in models for record in p.records()],
+        "calibration": records(lambda p: (({}, x) for x in p.calibration)),
+        "distributions": records(lambda p: (({}, x) for x in p.distributions)),
+        "impact_ratios": records(
+            lambda p: (({"of": of}, x) for of, lines in p.impacts.items() for x in lines)
+        ),
+    }

@@ -8,7 +8,7 @@ from sklearn.base import is_classifier
 
 from scalefair.auditing.result import listed
 from scalefair.report.frontier import Frontier
-from scalefair.report.numbers import as_percent, fixed, number
+from scalefair.report.numbers import as_percent, fixed, number, table_percent
 from scalefair.report.position import Entry, Position
 
 WORSE = 0.005
@@ -30,8 +30,12 @@ def findings(frontier: Frontier) -> list[str]:
     """Return the findings on the chosen model, one sentence each, the main one first."""
     before, after = frontier.before, frontier.after
     said = [_main(frontier), decisions(after, before), _sight(frontier)]
-    said.append(_worse(before, after, max(WORSE, len(frontier.judge.y) ** -0.5)))
+    said.append(_worse(before, after, _least(frontier)))
     return [sentence for sentence in said if sentence]
+
+
+def _least(frontier: Frontier) -> float:
+    return float(max(WORSE, len(frontier.judge.y) ** -0.5))
 
 
 def _main(frontier: Frontier) -> str:
@@ -40,15 +44,15 @@ def _main(frontier: Frontier) -> str:
     share = after.get(frontier.limited, after.together)
     if after.reason:
         return f"{_aim(frontier)}; {rows} nothing can be judged: {after.reason}."
-    who = _explains(frontier)
     if frontier.is_already_met:
         limit = "" if frontier.limit is None else f", the limit is {as_percent(frontier.limit)}"
         return (
-            f"Already met: {rows} {who} {as_percent(share.value)} of the variance without any "
-            f"penalty{limit}{against_limit(share, frontier.limit)}."
+            f"Already met: {rows} {_explains(frontier)} {as_percent(share.value)} of the variance "
+            f"without any penalty{limit}{against_limit(share, frontier.limit)}."
         )
     start = before.get(frontier.limited, before.together)
-    shares = f"the share from {as_percent(start.value)} to {as_percent(share.value)}"
+    what = "gap" if frontier.is_about_decisions else "share"
+    shares = f"the {what} from {as_percent(start.value)} to {as_percent(share.value)}"
     if frontier.limit is not None and start.value <= frontier.limit:
         shares += ", within the limit even without it"
     return (
@@ -63,6 +67,11 @@ def _explains(frontier: Frontier) -> str:
 
 
 def _aim(frontier: Frontier) -> str:
+    if frontier.is_about_decisions:
+        rates = frontier.limited.removesuffix("_difference").replace("_", " ")
+        rates = rates.replace("selection rate", "rate of positive decisions")
+        names = listed(frontier.problem.sensitive)
+        return f"Limiting the gap in the {rates} by {names} to {as_percent(frontier.limit or 0.0)}"
     kind = "predictions" if frontier.limited == "explained_share" else "scores"
     what = f"the share of the variance of the {kind} that {_explains(frontier)}"
     if frontier.limit is None:
@@ -73,7 +82,7 @@ def _aim(frontier: Frontier) -> str:
 def _change(after: Position, before: Position) -> str:
     measure, name = ("accuracy", "accuracy") if after.has("accuracy") else ("r2", "R²")
     values = (one.get(measure).value for one in (before, after))
-    start, end = (as_percent(x) if name == "accuracy" else fixed(x, 3) for x in values)
+    start, end = (table_percent(x) if name == "accuracy" else fixed(x, 3) for x in values)
     return f"{name} goes from {start} to {end}"
 
 
@@ -83,14 +92,14 @@ def price(after: Position, before: Position) -> str:
     if not math.isnan(lost.value):
         points = _pts(abs(lost.value) / lost.rows)
         points = "less than 0.1" if points == "0" else points
-        fewer = f"{abs(lost.value):,.0f} {'person' if abs(lost.value) == 1 else 'people'}"
-        fewer = f"{fewer} in {lost.rows:,}"
+        people = "person" if abs(lost.value) == 1 else "people"
+        fewer = f"{abs(lost.value):,.0f} more {people} in {lost.rows:,} decided"
         change = after.get("changed_decisions").value
         changed = f"{change:,.0f} decisions change{'s' * (change == 1)}"
         if lost.value <= 0:
-            gained = f", {fewer} more decided rightly" if lost.value else ""
+            gained = f" ({fewer} rightly)" if lost.value else ""
             return f"costs no accuracy{gained}, and {changed}"
-        return f"costs {points} points of accuracy, {fewer}, and {changed}"
+        return f"costs {points} points of accuracy ({fewer} wrongly), and {changed}"
     cost = after.get("cost_of_r2")
     if math.isnan(cost.value):
         return "has no price, for the model without a limit predicts no better than the mean"
@@ -109,7 +118,10 @@ def decisions(after: Position, before: Position | None = None) -> str:
     if before is not None and before is not after:
         starts = [before.get(x.measure, before.together).value for x in (gap, ratio)]
         if not math.isnan(starts[0]):
-            started = [f" (without a limit {_pts(starts[0])})", f" ({fixed(starts[1], 2)})"]
+            started = [
+                f" (without a limit {_pts(starts[0])})",
+                f" (without a limit {fixed(starts[1], 2)})",
+            ]
     return (
         f"The rate of positive decisions differs by up to {_pts(gap.value)} points between the "
         f"groups of {after.together}{started[0]}; the smallest is {fixed(ratio.value, 2)} times "
@@ -137,7 +149,11 @@ def _worse(before: Position, after: Position, least: float) -> str:
         if rises:
             _, now, then = max(rises)
             numbers = f"{fixed(now.value, 3)} instead of {fixed(then, 3)}"
-            grown.append(f"{measure.replace('_', ' ')} ({now.attribute}) {numbers}")
+            name = measure.replace("_", " ")
+            if measure.endswith("_difference"):
+                numbers = f"{fixed(100 * now.value, 1)} points instead of {fixed(100 * then, 1)}"
+                name = f"gap of {name.removesuffix(' difference')}s"
+            grown.append(f"{name} ({now.attribute}) {numbers}")
     return f"Worse than without a limit: {listed(grown)}." if grown else ""
 
 
@@ -157,7 +173,8 @@ def position_words(position: Position, frontier: Frontier) -> str:
             said += f": {ups:,.0f} become positive, {downs:,.0f} negative"
         else:
             said += f". {ups:,.0f} predictions rise, {downs:,.0f} fall"
-    return f"{said}. {decisions(position)}".strip()
+    grown = "" if position is before else _worse(before, position, _least(frontier))
+    return " ".join(filter(None, (f"{said}.", decisions(position), grown)))
 
 
 def against_limit(share: Entry, limit: float | None) -> str:

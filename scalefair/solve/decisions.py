@@ -26,6 +26,7 @@ TEMPERATURES = (0.1, 0.03, 0.01, 0.003)
 ROUNDS = 10  # how often λ is corrected by what decisions really do
 SETTLED = 1e-3  # correction of a rate that is small
 KINK = 1e-4  # |λ| is smooth below this, in the unit of λ
+LEAST = 0.1  # E[a] of a cell, as a part of its share: a ridge may say less than nothing
 EXCHANGE = 3.0  # gain that a rule may lose for coming closer to a limit that none is found to meet
 
 
@@ -92,11 +93,12 @@ class DecisionSpec:
 
 @dataclass(frozen=True, eq=False)
 class _Dual:
-    """F(λ) = E maxₖ(gₖ − Σ λ_kc a_c/π_c) + Σ h_c|λ_kc| − Σ λ_kc δ_kc, with Σ_g λ_kc = 0.
+    """F(λ) = E maxₖ(gₖ − Σ λ_kc a_c/E[a_c]) + Σ h_c|λ_kc| − Σ λ_kc δ_kc, with Σ_g λ_kc = 0.
 
-    π are shares of cells, h half the widths that rates may span, less a margin, δ what true rates
-    have more than E[Dₖ a_c]/π_c. With a given share of decisions, λ keeps a sum: the price of that
-    share.
+    h are half the widths that rates may span, less a margin, δ what true rates have more than
+    E[Dₖ a_c]/E[a_c], which is 1 in every cell for a decision that all rows get: without a minimum,
+    F would have nothing that is within the limit. With a given share of decisions, λ keeps a sum:
+    the price of that share.
     """
 
     rows: DecisionRows
@@ -110,17 +112,23 @@ class _Dual:
 
     @cached_property
     def share(self) -> Array:
-        """π."""
+        """π, the share of the rows that are in each cell."""
         count = self.rows.propensity.shape[1]
         count *= self.rows.gain.shape[1] if self.spec.odds else 1
         total = np.bincount(self.cell, self.rows.weight, count)
         return np.asarray(total / self.rows.weight.sum())
 
     @cached_property
-    def scaled(self) -> Array:
-        """Rows a/π, of shape (n, C)."""
+    def cells(self) -> Array:
+        """Rows a, of shape (n, C)."""
         rule = DecisionRule(np.empty(0), self.spec.odds)
-        return rule.cells(self.rows.gain, self.rows.propensity) / self.share
+        return rule.cells(self.rows.gain, self.rows.propensity)
+
+    @cached_property
+    def expected(self) -> Array:
+        """E[a], π for propensities that are right on average."""
+        mean = self.rows.weight @ self.cells / self.rows.weight.sum()
+        return np.asarray(np.maximum(mean, LEAST * self.share))
 
     @property
     def first(self) -> int:
@@ -137,18 +145,18 @@ class _Dual:
     def values(self, price: Array) -> Array:
         """Gains less prices, of shape (n, K)."""
         values = self.rows.gain.copy()
-        values[:, self.first :] -= self.scaled @ price.T
+        values[:, self.first :] -= self.cells @ (price / self.expected).T
         return values
 
     def smooth(self, values: Array, temperature: float) -> tuple[float, Array]:
-        """E of the smoothed maximum, and E[Dₖ a_c]/π_c of decisions drawn in proportion."""
+        """E of the smoothed maximum, and E[Dₖ a_c]/E[a_c] of decisions drawn in proportion."""
         weight = self.rows.weight / self.rows.weight.sum()
         top = values.max(axis=1, keepdims=True)
         parts = np.exp((values - top) / temperature)
         total = parts.sum(axis=1)
         drawn = (parts / total[:, None])[:, self.first :]
         mean = float(weight @ (top[:, 0] + temperature * np.log(total)))
-        return mean, (drawn * weight[:, None]).T @ self.scaled
+        return mean, (drawn * weight[:, None]).T @ self.cells / self.expected
 
     def minimize(self, price: Array, temperature: float, half: Array, delta: Array) -> Array:
         """Return the prices λ (K', C) that minimise the smoothed dual, from some on."""
@@ -179,14 +187,15 @@ class _Dual:
         sums = np.array([np.bincount(self.cell, column, count) for column in chosen.T])
         return np.asarray(np.clip(sums / (self.share * self.rows.weight.sum()), 0.0, 1.0))
 
+    def errors(self, rates: Array) -> Array:
+        """Standard errors of rates."""
+        rows = rows_of_cells(self.cell, self.rows.weight, len(self.share))
+        return np.asarray(np.sqrt(rates * (1 - rates) / rows))
+
     def half(self, rates: Array) -> Array:
         """Half the width that rates may span, less the margin for their standard errors."""
-        error = np.sqrt(
-            rates * (1 - rates) / rows_of_cells(self.cell, self.rows.weight, len(self.share))
-        )
-        return np.asarray(
-            np.maximum(self.spec.limit / 2 - self.spec.margin * error / np.sqrt(2), 0.0)
-        )
+        margin = self.spec.margin * self.errors(rates) / np.sqrt(2)
+        return np.asarray(np.maximum(self.spec.limit / 2 - margin, 0.0))
 
     def excess(self, rates: Array, half: Array) -> float:
         """How far rates are from fitting into the widths; at most 0: they do."""
@@ -211,7 +220,7 @@ def choose_rule(
     if best.excess > 0 and spec.odds and not spec.randomized:
         best = min(best, _polished(dual, best.price), key=_Tried.cost)
     price = np.zeros((rows.gain.shape[1], len(dual.share)))
-    price[dual.first :] = best.price / dual.share
+    price[dual.first :] = best.price / dual.expected
     return DecisionRule(price, spec.odds, TEMPERATURES[-1] if spec.randomized else 0.0)
 
 
@@ -247,7 +256,7 @@ def _tried_prices(dual: _Dual, near: DecisionRule | None) -> Iterator[_Tried]:
     price = delta = np.zeros((K - dual.first, len(dual.share)))
     half = dual.half(_tried(dual, price).rates)
     if near is not None:
-        price = near.price[dual.first :] * dual.share
+        price = near.price[dual.first :] * dual.expected
     for temperature in TEMPERATURES if near is None else TEMPERATURES[-1:]:
         price = dual.minimize(price, temperature, half, delta)
     for _ in range(ROUNDS):
@@ -318,9 +327,9 @@ def gap_of(
     """Return the largest difference between groups in the rate of a decision, and its error."""
     dual = _Dual(rows, spec)
     rates = dual.rates(np.eye(rows.gain.shape[1])[decided])
-    errors = np.sqrt(rates * (1 - rates) / rows_of_cells(dual.cell, rows.weight, len(dual.share)))
-    groups = rows.propensity.shape[1]
-    rates, errors = rates.reshape(-1, groups), errors.reshape(-1, groups)
+    errors, rates = (
+        part.reshape(-1, rows.propensity.shape[1]) for part in (dual.errors(rates), rates)
+    )
     at = int(np.argmax(np.ptp(rates, axis=1)))
     ends = [int(np.argmax(rates[at])), int(np.argmin(rates[at]))]
     return float(np.ptp(rates[at])), float(np.hypot(*errors[at][ends]))

@@ -1,4 +1,4 @@
-"""What is asked of a fit, what comes out, and how many of its digits rounding has left."""
+"""Specifications of fits, their results, and how many digits rounding errors leave of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SINGLE = float(np.finfo(np.float32).eps) / 2
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What rounding has left of a solution of (C + αD) β = c.
+    """Accuracy of a solution of (C + αD) β = c after rounding errors.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Diagnostics:
     jitter : float
         What was added to the diagonal, relative to its mean.
     rank : int or None
-        Numerical rank of the features' covariance; None where nobody has counted it (more than
+        Numerical rank of the features' covariance; None where it was not computed (more than
         2,000 features).
     n_features : int
         Their number m.
@@ -54,9 +54,9 @@ def diagnose(
     matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True,
     factor: Factor | None = None,
 ) -> Diagnostics:  # fmt: skip
-    """Return what rounding has left of the solution of a positive definite system.
+    """Return the accuracy of the solution of a positive definite system.
 
-    `scaled`: the solver stands columns of different scales, as Cholesky's does. `factor` is
+    `scaled`: the solver is not affected by the scales of columns, as Cholesky's is not. `factor` is
     overwritten.
     """
     rank = None
@@ -83,7 +83,7 @@ def diagnose(
 
 
 def of_eigenvalues(values: Array, ridge: float, rounding: float = ROUNDING) -> Diagnostics:
-    """Return what rounding leaves of a solution in an eigenbasis, of values + ridge."""
+    """Return the accuracy of a solution in an eigenbasis, of values + ridge."""
     largest = float(values.max(initial=0.0))
     rank = int(np.sum(values > len(values) * 2 * ROUNDING * largest))
     least = float(values.min(initial=np.inf)) + ridge
@@ -100,26 +100,26 @@ def digits_left(
     return Diagnostics(float(condition), float(jitter), rank, size, digits)
 
 
-def rounding_of(dtype: str, n_rows: int) -> float:
-    """Relative error of sums over rows: that of one row in float32, averaged over all of them."""
-    single = np.dtype(dtype) == np.float32
-    return SINGLE / np.sqrt(max(n_rows, 1)) if single else ROUNDING
+def single_rounding(n_rows: int) -> float:
+    """Relative error of sums over float32 rows: that of one row, averaged over all of them."""
+    return SINGLE / float(np.sqrt(max(n_rows, 1)))
 
 
 def warn_of_few_digits(diagnostics: Diagnostics, name: str) -> None:
-    """Warn of a solution with fewer than four digits."""
-    if diagnostics.digits < MIN_DIGITS:
-        condition, jitter, rank, m, digits = vars(diagnostics).values()
-        warnings.warn(
-            f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
-            f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
-            "alpha, fewer or rescaled features, or dtype='float64'", LinAlgWarning, stacklevel=4,
-        )  # fmt: skip
+    """Warn that a solution has fewer than `MIN_DIGITS`."""
+    condition, jitter, rank, m, digits = vars(diagnostics).values()
+    warnings.warn(
+        f"{name}: about {digits:.1f} digits of the coefficients are left (condition number "
+        f"{condition:.2g}, jitter {jitter:.2g}, rank {rank} of {m} features); use a larger "
+        "alpha, fewer or rescaled features, or dtype='float64'",
+        LinAlgWarning,
+        stacklevel=4,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeFit:
-    """The fit of a squared loss, at the weight η that was used or found."""
+    """The fit of a squared loss, at the weight η that was given or that meets the limit."""
 
     solution: Solution
     alpha: float
@@ -176,7 +176,7 @@ class ProcessFit:
     at_bounds: tuple[str, ...]  # what ran to a bound, and what that means
     phi: FeatureMap | None  # the dense process has no features and no moments
     moments: Moments | None
-    evidence: Any  # for other hyperparameters; it knows where the rows are
+    evidence: Any  # at other hyperparameters; it refers to the training rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +206,12 @@ class Spec:
     unfairness: float | None
     penalty: str = "normalized"
     eps: float | None = None
-    dtype: str = "float64"  # of the rows, whose rounding error the solution inherits
+    rounding: float = ROUNDING  # relative error of sums over the rows
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessSpec:
-    """The Gaussian process that is wanted, and how its hyperparameters are learnt."""
+    """A Gaussian process to fit, and how its hyperparameters are learnt."""
 
     eta: float
     unfairness: float | None = None

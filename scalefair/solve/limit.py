@@ -25,7 +25,7 @@ SCAN = np.logspace(-12, 15, 325)
 # Points of the scan before f is constant but for rounding, two decades, that rounding may blur
 FADING = 24
 ROUNDED_SHARE = 1e-12  # A share this small is rounding error
-MAX_ETA = 1e6  # η of a descent, in its unit, beyond which a limit is said to be out of reach
+MAX_ETA = 1e6  # largest η of a descent, in its unit, before a limit counts as unreachable
 LEAST_GAP = 1e-15  # least relative distance of the cone's Lagrangian from being indefinite
 
 
@@ -137,8 +137,8 @@ def path_etas(at: PenaltyPath, limit: float, count: int = 48, reach: float = 4.0
     grid = np.append(0.0, np.logspace(-4, 8, 481) / (strength if strength > 0 else 1.0))
     shares = np.nan_to_num(at.shares(grid), nan=0.0)
     envelope = np.maximum.accumulate(shares[::-1])[::-1]  # the share is not monotone in η
-    wanted = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
-    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in wanted[1:]]
+    levels = np.linspace(0.0, np.sqrt(min(envelope[0], reach * limit)), count + 1) ** 2
+    first = [int(np.argmax(envelope <= level * (1 + 1e-9))) for level in levels[1:]]
     return np.append(np.inf, np.unique(grid[first])[::-1])
 
 

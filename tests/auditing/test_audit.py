@@ -180,16 +180,14 @@ def test_order_of_rows_and_of_models_changes_nothing(frame):
     )
 
 
-@pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
-def test_few_rows_and_extremes_are_judged_as_far_as_they_go(interval):
+def test_few_rows_and_extremes_are_judged_as_far_as_they_go():
     s = np.array(["a", "b"] * 5)
-    options = {"interval": interval, "n_resamples": 50}
     with pytest.warns(UserWarning, match="groups of fewer than 30 rows"):
-        few = audit(np.arange(10.0), sensitive_features=s, y_true=np.arange(10) % 3 % 2, **options)
+        few = audit(np.arange(10.0), sensitive_features=s, y_true=np.arange(10) % 3 % 2)
     assert not {"mutual_information", "hsic_pvalue"} & set(few.table["measure"])
     assert str(few)
     s = np.repeat(["a", "b"], 40)
-    same = audit((s == "a") * 1, sensitive_features=s, y_true=np.ones(80), **options)
+    same = audit((s == "a") * 1, sensitive_features=s, y_true=np.ones(80))
     assert value(same, "y_pred", "s0", "explained_share") == pytest.approx(1)
     assert value(same, "y_pred", "s0", "selection_rate_difference") == 1
     assert value(same, "y_pred", "s0", "selection_rate_ratio") == 0
@@ -351,3 +349,26 @@ def test_an_audit_is_drawn(result):
     assert len(labels) == 2 + 3 + 6
     with refused("measure='beauty'", error=ValueError):
         result.plot("beauty")
+
+
+def test_distances_to_several_attributes_come_from_a_sample_with_its_error(monkeypatch):
+    """Of ten samples of 300 rows, the interval of 90 % holds the value of all rows in most."""
+    rng = np.random.default_rng(0)
+    s = pd.DataFrame({"g": rng.choice(list("ab"), 1500), "x": rng.normal(size=1500)})
+    f = s["x"] ** 2 + (s["g"] == "a") + rng.normal(size=len(s))
+
+    def line(rows, seed):
+        options = {"measures": ["distance_correlation"], "confidence": 0.9, "random_state": seed}
+        table = audit(rows["f"], sensitive_features=rows[["g", "x"]], **options).table
+        return table.set_index(["attribute", "measure"]).loc[("g × x", "distance_correlation")]
+
+    table = s.assign(f=f)
+    whole = line(table, 0)["value"]
+    monkeypatch.setattr("scalefair.auditing.dependence.DISTANCE_ROWS", 300)
+    lines = [line(table, seed) for seed in range(10)]
+    assert {one["rows"] for one in lines} == {300}
+    assert sum(one["low"] <= whole <= one["high"] for one in lines) >= 7
+    assert np.mean([one["high"] - one["low"] for one in lines]) < 0.25
+    streamed = line(dd.from_pandas(table, npartitions=3), 0)
+    for name in ("value", "low", "high"):
+        assert streamed[name] == pytest.approx(lines[0][name], rel=1e-9)

@@ -325,7 +325,8 @@ def test_explain_shows_the_proxies_of_a_table(folder):
 def test_certificates_have_exit_codes(tmp_path):
     people(1500).to_csv(tmp_path / "fit.csv", index=False)
     people(1500, seed=1).to_csv(tmp_path / "new.csv", index=False)
-    model, own = tmp_path / "m.scalefair", ["--target", "pay", "--sensitive", "sex", *SMALL]
+    model = tmp_path / "m.scalefair"
+    own = ["--target", "pay", "--sensitive", "sex", *SMALL, "--model", "kernel"]
     fit = ["fit", tmp_path / "fit.csv", *own, "--confidence", 0.9, "--out", model]
     record = json.loads(succeed(*fit, "--unfairness", 0.1, "--json"))
     assert record["certificate"]["upper_bound"] <= 0.1
@@ -342,6 +343,37 @@ def test_certificates_have_exit_codes(tmp_path):
     for more in (["--sensitive", "gender"], ["--confidence", 1.5], ["--unfairness", 0]):
         assert call(*certify, *more).exit_code == 2
     assert "--confidence" in refuse(*fit, "--eta", 1)
+
+
+def test_certificates_of_odds_and_with_controls(tmp_path):
+    """The command says what `certify` says in Python."""
+    table = people(3000)
+    table["hired"] = np.where(table["pay"] > table["pay"].median(), "yes", "no")
+    table.drop(columns="pay").to_csv(tmp_path / "t.csv", index=False)
+    new = people(3000, seed=1).assign(hired=table["hired"])
+    new.drop(columns="pay").to_csv(tmp_path / "new.csv", index=False)
+    model = tmp_path / "m.scalefair"
+    own = ["--target", "hired", "--sensitive", "sex", *SMALL, "--model", "kernel"]
+    succeed("fit", tmp_path / "t.csv", *own, "--out", model)
+    certify = ["certify", model, tmp_path / "new.csv", "--unfairness", 0.9, "--json"]
+    loaded = scalefair.load(model)
+    inputs = new.drop(columns=["pay", "hired"])[list(loaded.feature_names_in_)]
+    cases = {
+        "odds": (["--truth", "hired"], {"y_true": new["hired"]}),
+        "decisions": (["--control", "shift"], {"control_features": new[["shift"]]}),
+        "scores": (["--control", "shift"], {"control_features": new[["shift"]]}),
+    }
+    for limit_on, (options, given) in cases.items():
+        record = json.loads(succeed(*certify, "--limit-on", limit_on, *options))
+        expected = scalefair.certify(
+            loaded, inputs, sensitive_features=new[["sex"]], unfairness=0.9, limit_on=limit_on,
+            **given,
+        )  # fmt: skip
+        assert record["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-6)
+    for more in (["--limit-on", "odds"], ["--truth", "hired"], ["--control", "nothing"]):
+        assert call(*certify, *more).exit_code == 2
+    again = ["certify", model, tmp_path / "t.csv", "--unfairness", 0.9]
+    assert "not seen" in refuse(*again, "--limit-on", "decisions")
 
 
 def test_certificates_of_classes(tmp_path):

@@ -113,7 +113,7 @@ def test_a_table_that_does_not_fit_is_streamed(tmp_path, monkeypatch):
         records = []
         for cells in (10**8, 0):
             monkeypatch.setattr("scalefair.cli.frontier.LARGE_CELLS", cells)
-            own = [*FIT, "--out", tmp_path / "report", "--json"]
+            own = [*FIT, "--model", "kernel", "--out", tmp_path / "report", "--json"]
             records.append(json.loads(succeed("frontier", tmp_path / f"{name}.parquet", *own)))
         here, streamed = records
         assert streamed["rows"] == here["rows"] == {"train": 960, "test": 240}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import scalefair
+from scalefair import FairKernelRidgeCV
 from scalefair.cli import main
+from scalefair.estimators import choice
 from tests.cli_tools import refuse, succeed
 
 OPTIONS = ["--target", "y", "--sensitive", "s", "--components", 30, "--json"]
@@ -44,6 +47,22 @@ def test_the_model_of_least_held_out_error_is_taken(tmp_path, command):
     }
     assert r2["auto"] == pytest.approx(r2["trees"])
     assert r2["auto"] > max(r2["kernel"], r2["linear"])
+
+
+@pytest.mark.parametrize(("kernel", "chosen"), [(0.995, "trees"), (0.985, "kernel")])
+def test_a_tie_within_one_percent_goes_to_trees(kernel, chosen, monkeypatch):
+    """Cross-validation overstates the error of a model whose features were cross-fitted."""
+    made = {
+        "kernel": FairKernelRidgeCV(n_components=kernel),
+        "trees": FairKernelRidgeCV(base_estimator="trees", n_components=1.0),
+    }
+    monkeypatch.setattr(choice, "held_out_error", lambda model: model.n_components)
+    taken = choice.choose_model(made, lambda model: model)
+    assert taken.name == chosen
+    taken.model.path_ = SimpleNamespace(table={})
+    assert (f"{chosen} {taken.errors[chosen]:.4f} (within 1%)" in taken.summary) == (
+        chosen == "trees"
+    )
 
 
 def test_frontier_has_the_options_of_fit(tmp_path):

@@ -50,8 +50,9 @@ def test_hidden_and_visible_and_the_users_own_model_side_by_side(folder, tmp_pat
     assert origin["Rows"].startswith("1,500 read, 1,200 to fit, 300 held out")
     assert origin["Hash of the data"].startswith("sha256")
     assert {"Date", "Software", "Command", "Seed"} <= {*origin}
-    assert {line["attribute"] for line in twin["selection_rates"]} == {"sex", "race", "sex × race"}
-    assert twin["scoring_rates"]
+    ratios = {(line["of"], line["attribute"]) for line in twin["impact_ratios"]}
+    names = ("sex", "race", "sex × race")
+    assert ratios == {(rate, a) for rate in ("Selection rate", "Scoring rate") for a in names}
     assert twin["proxies"]
 
 
@@ -67,7 +68,9 @@ def test_what_cannot_be_compared_is_refused(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("threshold", [[], ["--threshold", 0.5]])
+@pytest.mark.parametrize(
+    "threshold", [["--threshold", 0.5], pytest.param([], marks=pytest.mark.every)]
+)
 def test_an_audit_of_any_models_as_a_page(folder, tmp_path, threshold):
     given = ["audit", folder / "scores.csv", "--prediction", "ours,theirs", *threshold]
     given += ["--sensitive", "sex,race", "--truth", "repaid"]
@@ -86,6 +89,14 @@ def test_an_audit_of_any_models_as_a_page(folder, tmp_path, threshold):
     twin = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert twin["table"] == result["table"]
     assert twin["provenance"]["Hash of the data"].startswith("sha256")
+
+
+def test_a_page_with_weights_says_what_they_do_not_count_in(folder, tmp_path):
+    scores = pd.read_csv(folder / "scores.csv")
+    scores.assign(w=np.arange(len(scores)) % 3 + 1.0).to_csv(tmp_path / "w.csv", index=False)
+    given = ["audit", tmp_path / "w.csv", "--prediction", "ours", "--sensitive", "sex"]
+    succeed(*given, "--weight", "w", "--html", tmp_path / "a.html")
+    assert "count every row once" in (tmp_path / "a.html").read_text("utf-8")
 
 
 def test_the_truth_changes_what_an_audit_prints(folder):

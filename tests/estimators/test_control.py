@@ -19,10 +19,11 @@ from scalefair.features.base import whitened as features
 from scalefair.features.blocks import CROSSED
 from scalefair.features.design import Design
 from scalefair.features.mixed import Crossed, units_of
+from scalefair.held_out import held_out_shares
 from scalefair.maps import Identity, Nystroem, OneHot
 from scalefair.measures import group_gaps
 from scalefair.moments import accumulate
-from scalefair.penalties import PENALTIES, held_out_shares, normalized
+from scalefair.penalties import PENALTIES, normalized
 from tests.containers import CONTAINERS, contained
 from tests.errors import refused
 from tests.models import RowsBlock, fit_within

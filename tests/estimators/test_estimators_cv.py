@@ -13,6 +13,7 @@ from scalefair.maps import OneHot
 from tests import naive
 from tests.errors import refused
 from tests.models import fit_within
+from tests.promises.population import chance_ratio
 
 ALPHAS = [1e-3, 1e-1, 3.0]
 ETAS = [0.0, 1.0, 30.0, np.inf]
@@ -40,11 +41,12 @@ def ridge(X, Psi, y, alpha, eta, **options):
     return naive.ridge(X, Psi, y, alpha=alpha, eta=eta, **options)
 
 
-def corrected_share(f, Psi, eps, weight):
+def corrected_share(f, Psi, eps, weight, ratio):
     """(r − t)/(1 − t): what s explains beyond what chance explains on so few rows."""
     C = naive.covariance(Psi, Psi, weight)
     inverse = np.linalg.pinv(C + eps * np.eye(len(C)), rcond=1e-12, hermitian=True)
     chance = np.trace(C @ inverse) / (np.sum(weight) ** 2 / np.sum(weight**2) - 1)
+    chance *= ratio
     return (naive.share(f, Psi, eps=eps, weight=weight) - chance) / (1 - chance)
 
 
@@ -65,7 +67,9 @@ def brute_force(X, y, groups, splits, alphas, etas, *, weight=None, rescaled=Fal
                     b = np.average(y[train] - X[train] @ coef, weights=w)
                 f = X[test] @ coef + b
                 mse[k, i, j] = np.average((y[test] - f) ** 2, weights=weight[test])
-                share[k, i, j] = corrected_share(f, Psi[test], 0.0, weight[test])
+                share[k, i, j] = corrected_share(
+                    f, Psi[test], 0.0, weight[test], chance_ratio(f, Psi[test], weight[test])
+                )
     return mse, share
 
 

@@ -24,7 +24,7 @@ from scalefair import (
     scan_parquet,
 )
 from tests.errors import refused
-from tests.promises.population import draw, share
+from tests.promises.population import chance_ratio, draw, share
 
 SMALL = {"n_components": 30, "n_sensitive_components": 15, "random_state": 0}
 
@@ -47,6 +47,14 @@ def losses_of(y, f, loss):
     if loss == "logistic":
         return np.logaddexp(0, f) - y * f
     return np.exp(f) - y * f
+
+
+def with_ratio(found, f, s):
+    """A share that is corrected as for equal variances, with those that f has in the groups."""
+    groups = pd.get_dummies(s.iloc[:, 0]).to_numpy(float)
+    chance = (groups.any(axis=0).sum() - 1) / (len(f) - 1)
+    raw, expected = found * (1 - chance) + chance, chance * chance_ratio(f, groups)
+    return (raw - expected) / (1 - expected)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.3, np.inf])
@@ -72,7 +80,8 @@ def test_held_out_scores_are_those_of_fits_to_the_other_folds(loss, eta):
             found = model.cv_results_["loss"][k, a, 0]
             assert found == pytest.approx(expected, abs=3e-3)
             held_out = model.cv_results_["explained_share"][k, a, 0]
-            assert held_out == pytest.approx(share(f, s[out]), abs=3e-3)
+            expected = with_ratio(share(f, s[out]), f, s[out])
+            assert held_out == pytest.approx(expected, abs=3e-3)
     at = plain(alpha=model.alpha_, eta=eta, **options).fit(X, y, sensitive_features=s)
     np.testing.assert_allclose(model.coef_, at.coef_, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(model.predict(X), at.predict(X), rtol=1e-4)
@@ -215,7 +224,7 @@ def test_processes_meet_a_limit_on_folds(process):
         out = fold == k
         fit = process(eta=model.eta_, **options).fit(X[~out], y[~out], sensitive_features=s[~out])
         f = fit.decision_function(X[out]) if classes else fit.predict(X[out])
-        shares.append(share(f, s[out]))
+        shares.append(with_ratio(share(f, s[out]), f, s[out]))
         loss = losses_of(y[out], f, "logistic") if classes else (y[out] - f) ** 2
         errors.append(loss.mean())
     assert model.explained_share_cv_ == pytest.approx(np.mean(shares), abs=3e-3)

@@ -20,6 +20,7 @@ from scalefair import (
     _files,
 )
 from scalefair.datasets import make_biased_income
+from scalefair.estimators import choice
 from tests.containers import CONTAINERS, contained
 from tests.errors import refused
 
@@ -63,8 +64,10 @@ def exchange(model, X, y, s, folder, weight=None):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_two_parties_fit_what_one_table_fits(pay, tmp_path, name, weighted):
+def test_two_parties_fit_what_one_table_fits(pay, tmp_path, name, weighted, monkeypatch):
     X, y, s, weight = pay
+    # Where f varies needs rows that no party has.
+    monkeypatch.setattr(choice, "_chance_ratios", lambda *_: [])
     weight = weight if weighted else None
     joint = clone(MODELS[name]).fit(X, y, sensitive_features=s, sample_weight=weight)
     found = exchange(MODELS[name], X, y, s, tmp_path, weight)

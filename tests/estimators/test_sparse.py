@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_matrix, csr_array, dia_array, random_array
+from scipy.sparse import (
+    coo_array,
+    csc_matrix,
+    csr_array,
+    dia_array,
+    issparse,
+    random_array,
+)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -82,7 +89,7 @@ def test_never_more_than_a_chunk_is_dense(monkeypatch):
     largest, dense = [0], frames.as_array
 
     def noted(rows):
-        if frames.is_sparse(rows):
+        if issparse(rows):
             largest[0] = max(largest[0], rows.shape[0])
         return dense(rows)
 

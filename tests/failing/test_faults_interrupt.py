@@ -114,20 +114,20 @@ def test_an_interrupt_between_the_starts_of_two_lanes(which, monkeypatch):
         run_threads(lambda _: barrier.wait(5), 3, threading.Event())
 
 
-def test_an_interrupt_while_blas_is_let_go(monkeypatch):
-    """The thread that holds it to one thread would stay, and with it the limit."""
-    let_go, calls = threads._Keeper.let_go, []
+def test_an_interrupt_while_the_limit_of_blas_is_lifted(monkeypatch):
+    """The thread that set the limit would stay, and with it the limit."""
+    living, calls = threads.living_threads, []
 
-    def interrupted(keeper):
-        calls.append(keeper)
+    def interrupted():
+        calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        let_go(keeper)
+        return living()
 
-    monkeypatch.setattr(threads._Keeper, "let_go", interrupted)
+    monkeypatch.setattr(threads, "living_threads", interrupted)
     with nothing_left_running(), pytest.raises(KeyboardInterrupt), threads.one_blas_thread():
         pass
-    assert len(calls) == 2
+    assert len(calls) >= 2
 
 
 def test_no_more_threads_is_a_clear_error(monkeypatch):

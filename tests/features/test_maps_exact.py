@@ -230,8 +230,8 @@ def test_column_numbers(columns, expected):
     ("columns", "names", "error", "named"),
     [
         (3, None, ValueError, "columns=3"),
-        ("d", ["a", "b", "c"], ValueError, "columns=['d']"),
-        ("a", None, ValueError, "columns=['a']"),
+        ("d", ["a", "b", "c"], ValueError, "column 'd'"),
+        ("a", None, ValueError, "column 'a'"),
         ([True, False], None, ValueError, "columns=[True, False]"),
         ([], None, TypeError, "columns=[]"),
         (slice(0, 0), None, ValueError, "columns=slice(0, 0"),

@@ -89,21 +89,21 @@ def same_by_rows(predict, X):
         np.testing.assert_allclose(part, np.asarray(whole)[:1], rtol=within, atol=within * size)
 
 
-@cases(400)
+@cases(200)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE)
 def test_linear(data, ridge, weight, engine):
     if model := fitted(FairRidge, ridge | weight | engine, data):
         same_by_rows(model.predict, data.X)
 
 
-@cases(500)
+@cases(250)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS)
 def test_kernel(data, ridge, weight, engine, maps):
     if model := fitted(FairKernelRidge, ridge | weight | engine | maps, data):
         same_by_rows(model.predict, data.X)
 
 
-@cases(150)
+@cases(75)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, st.data())
 def test_control_features(data, ridge, weight, engine, choice):
     n = len(data.y)
@@ -113,7 +113,7 @@ def test_control_features(data, ridge, weight, engine, choice):
         same_by_rows(model.predict, data.X)
 
 
-@cases(100)
+@cases(50)
 @given(data_sets(), WEIGHTS, ENGINE,
        st.sampled_from([LinearRegression(), DecisionTreeRegressor(max_depth=2), DummyRegressor()]),
        st.sampled_from(["sample", "collection"]))  # fmt: skip
@@ -123,7 +123,7 @@ def test_base_estimator(data, weight, engine, base, how):
         same_by_rows(model.predict, data.X)
 
 
-@cases(60)
+@cases(30)
 @given(data_sets(most=15), st.floats(0, 1e6), ENGINE, st.sampled_from(["squared", "huber"]))
 def test_output_kernel(data, eta, engine, loss):
     options = {"loss": loss, "output_kernel": "rbf", "eta": eta, "n_components": 6, "max_iter": 5}
@@ -131,7 +131,7 @@ def test_output_kernel(data, eta, engine, loss):
         same_by_rows(model.predict, data.X)
 
 
-@cases(150)
+@cases(75)
 @given(data_sets(), ENGINE, MAPS, st.sampled_from([None, 0.0, 0.1, 1.0]), st.integers(2, 4))
 def test_cross_validation(data, engine, maps, unfairness, cv):
     options = {"unfairness": unfairness, "cv": cv}
@@ -139,7 +139,7 @@ def test_cross_validation(data, engine, maps, unfairness, cv):
         same_by_rows(model.predict, data.X)
 
 
-@cases(200)
+@cases(100)
 @given(data_sets(classes=True), RIDGE, WEIGHTS, ENGINE, MAPS)
 def test_classifier(data, ridge, weight, engine, maps):
     if model := fitted(FairKernelClassifier, ridge | weight | engine | maps, data):
@@ -149,7 +149,7 @@ def test_classifier(data, ridge, weight, engine, maps):
         assert set(honest(model.predict, data.X)) <= set(model.classes_)
 
 
-@cases(200)
+@cases(100)
 @given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS,
        st.sampled_from(["squared", "huber", "quantile", "poisson", "gamma"]))  # fmt: skip
 def test_losses(data, ridge, weight, engine, maps, loss):
@@ -158,7 +158,7 @@ def test_losses(data, ridge, weight, engine, maps, loss):
         same_by_rows(model.predict, data.X)
 
 
-@cases(80)
+@cases(40)
 @given(data_sets(most=15), WEIGHTS, ENGINE, MAPS, st.sampled_from(["optimize", 1e-12, 1.0]))
 def test_process(data, weight, engine, maps, noise):
     options = weight | engine | maps | {"noise": noise, "max_iter": 4}
@@ -167,7 +167,7 @@ def test_process(data, weight, engine, maps, noise):
         answered(honest(model.predict, data.X, return_std=True)[1])
 
 
-@cases(60)
+@cases(30)
 @given(data_sets(classes=True, most=15), WEIGHTS, ENGINE, MAPS)
 def test_process_of_classes(data, weight, engine, maps):
     if model := fitted(FairGPClassifier, weight | engine | maps | {"max_iter": 4}, data):

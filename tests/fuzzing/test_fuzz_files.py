@@ -78,7 +78,7 @@ def test_whole_files_are_read(tmp_path, contents):
         assert scanned(tmp_path, name, content) == "read", name
 
 
-@cases(150)
+@cases(75)
 @given(NAMES, st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
                        min_size=1, max_size=3), st.booleans())  # fmt: skip
 def test_flipped_bits(tmp_path_factory, contents, name, flips, late):
@@ -90,7 +90,7 @@ def test_flipped_bits(tmp_path_factory, contents, name, flips, late):
     scanned(tmp_path_factory.getbasetemp(), name, bytes(content))
 
 
-@cases(80)
+@cases(40)
 @given(NAMES, st.floats(0, 1, exclude_max=True), st.floats(0, 1), st.binary(max_size=20))
 def test_cut_and_joined(tmp_path_factory, contents, name, start, stop, more):
     content = contents[name]
@@ -105,7 +105,7 @@ CELLS = st.one_of(
 )  # fmt: skip
 
 
-@cases(250)
+@cases(125)
 @given(st.lists(st.lists(CELLS, min_size=0, max_size=6), max_size=12), st.booleans(),
        st.sampled_from(["utf-8", "utf-16", "latin-1"]))  # fmt: skip
 def test_made_up_csv(tmp_path_factory, lines, header, encoding):
@@ -114,7 +114,7 @@ def test_made_up_csv(tmp_path_factory, lines, header, encoding):
     scanned(tmp_path_factory.getbasetemp(), "made.csv", content)
 
 
-@cases(60)
+@cases(30)
 @given(NAMES, st.binary(max_size=300))
 def test_made_up_bytes(tmp_path_factory, name, content):
     for changed in (content, b"PAR1" + content + b"PAR1", b"\x1f\x8b\x08" + content):

@@ -53,14 +53,14 @@ def blocks(draw, what=matrices, **options):
     return draw(what(n, **options)), draw(weights(n)), n
 
 
-@cases(450)
+@cases(225)
 @given(MAPS, blocks())
 def test_maps(feature_map, rows):
     """Features are finite, of the width said, the same alone as among others, bounded by k."""
     check_map(feature_map, *rows[:2])
 
 
-@cases(100)
+@cases(50)
 @given(st.sampled_from([ExtraTreesRegressor, GradientBoostingRegressor]), st.data(), blocks())
 def test_leaf_maps(kind, data, rows):
     """The same of the leaves of trees; they were grown on other rows, perhaps of other columns."""
@@ -90,7 +90,7 @@ def check_map(feature_map, X, weight):
         assert (np.sum(Phi.astype(float) ** 2, axis=1) < 2.1).all()
 
 
-@cases(200)
+@cases(100)
 @given(blocks(frames), st.integers(1, 5))
 def test_encoder(rows, chunk):
     """Encoding is finite, and does not depend on the chunks it was learnt from."""
@@ -110,7 +110,7 @@ def test_encoder(rows, chunk):
     np.testing.assert_allclose(again, out, rtol=1e-6, atol=1e-6 * (1 + np.abs(out).max()))
 
 
-@cases(150)
+@cases(75)
 @given(st.one_of(blocks(frames, missing=False), blocks()))
 def test_sensitive_encoder(rows):
     """Codes tell every value from every other."""
@@ -133,7 +133,7 @@ def merge_trees(draw, count):
     return order
 
 
-@cases(250)
+@cases(125)
 @given(st.data())
 def test_moments_do_not_depend_on_chunks_and_merges(data):
     n = data.draw(st.integers(2, 30))
@@ -188,7 +188,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-@cases(500)
+@cases(250)
 @given(st.sampled_from(sorted(PAIRS)), st.data())
 def test_measures(name, data):
     """A number within its range."""
@@ -200,7 +200,7 @@ def test_measures(name, data):
     assert isinstance(value, Refused) or low <= value <= high, value
 
 
-@cases(60)
+@cases(30)
 @given(st.data())
 def test_groups_and_audit(data):
     """Tables of groups are made, or refused."""

@@ -17,7 +17,15 @@ LIGHT = ("dask", "distributed", "pandas", "matplotlib")
 
 # A word before the slash makes it a piece of an address, not a path of somebody's machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|opt|mnt)/")
-NOT_OURS = {"__pycache__", "build", "dist", "htmlcov", "_build", "scalefair-report"}
+NOT_OURS = {
+    "auto_examples",
+    "__pycache__",
+    "build",
+    "dist",
+    "htmlcov",
+    "_build",
+    "scalefair-report",
+}
 
 
 def _walked(folder: Path) -> Iterator[Path]:

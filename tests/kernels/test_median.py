@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from scalefair.kernels import median_length_scale as median
+from scalefair.kernels.stationary import _selected_median
 
 RNG = np.random.default_rng(0)
 
@@ -50,3 +51,19 @@ def test_median_length_scale_ignores_order_weight_zero_and_distance_zero():
     rows[weight == 0] = np.nan
     assert median(rows, weight) == expected
     assert median([[0.0]] * 50 + [[3.0]]) == 3.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RNG.normal(size=200_001),
+        np.sort(RNG.exponential(size=200_000)),
+        np.r_[np.zeros(100_000), RNG.normal(size=100_001)],
+        # Every value of the sample is 0, so that its quantiles are not near the median.
+        np.where(np.arange(100_000) % 24 == 0, 0.0, RNG.normal(5, 1, 100_000)),
+        np.ones(50_000),
+        np.arange(3.0),
+    ],
+)
+def test_the_quick_median_is_the_median(values):
+    assert _selected_median(values) == pytest.approx(np.median(values), rel=1e-14)

@@ -10,12 +10,10 @@ from scalefair.measures.group_metrics import (
     Mean,
     Quantile,
     Rate,
-    Resampled,
     Root,
     difference,
     ratio,
 )
-from scalefair.measures.group_statistics import poisson_counts
 
 
 def used(n):
@@ -110,26 +108,7 @@ def test_a_quantile_is_between_its_ends():
     assert (low[0], high[0]) == (group.quantile(0.5 - half), group.quantile(0.5 + half))
 
 
-def test_resampled_gaps_are_nearly_analytic():
-    rng = np.random.default_rng(0)
-    value, se = np.array([0.2, 0.5, 0.6]), np.array([0.03, 0.02, 0.04])
-    replicates = value[:, None] + se[:, None] * rng.normal(size=(3, 20000))
-    gap = difference(Resampled(value, replicates), 0.95, used(3))
-    # Tukey–Kramer: the studentised range of three normal values.
-    half = stats.studentized_range.ppf(0.95, 3, 1e6) / np.sqrt(2) * np.hypot(0.03, 0.04)
-    assert gap.high == pytest.approx(0.4 + half, abs=0.004)
-
-
-def test_poisson_counts_have_mean_1_and_know_no_chunks():
-    rows = np.array([7, 8, 9])
-    counts = poisson_counts(rows, 4000, seed=3)
-    np.testing.assert_allclose(counts.mean(axis=1), 1, atol=0.08)
-    np.testing.assert_allclose(counts.var(axis=1), 1, atol=0.2)
-    alone = np.stack([poisson_counts(rows[[i]], 4000, seed=3)[0] for i in range(3)])
-    np.testing.assert_array_equal(counts, alone)
-
-
-def coverage(interval, repeats, n=120):
+def coverage(repeats, n=120):
     """How often the intervals of a gap hold the truth: means, rates and medians of three groups."""
     rng = np.random.default_rng(5)
     codes = np.repeat([0, 1, 2], n // 3)
@@ -147,8 +126,6 @@ def coverage(interval, repeats, n=120):
             sensitive_features=codes,
             threshold=0.5,
             quantiles=[0.5],
-            interval=interval,
-            n_resamples=200,
             metrics=["mean_prediction", "selection_rate"],
             random_state=seed,
         ).gaps.set_index("metric")
@@ -158,15 +135,14 @@ def coverage(interval, repeats, n=120):
     return {metric: count / repeats for metric, count in held.items()}
 
 
-@pytest.mark.parametrize("interval", ["analytic", "bootstrap"])
-def test_intervals_hold_as_often_as_they_say(interval):
+def test_intervals_hold_as_often_as_they_say():
     repeats = 150
-    for metric, share in coverage(interval, repeats).items():
+    for metric, share in coverage(repeats).items():
         assert share >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats), metric
 
 
 @pytest.mark.slow
 def test_intervals_are_not_too_wide_either():
     # Bonferroni over three pairs, the gap being one of them: between 0.95 and 0.995.
-    for metric, share in coverage("analytic", 2000, n=300).items():
+    for metric, share in coverage(2000, n=300).items():
         assert 0.945 <= share <= 0.996, metric

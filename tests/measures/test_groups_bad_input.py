@@ -65,11 +65,9 @@ CASES = {
     ),
     "unknown metric": ({"metrics": "fairness"}, ["metrics", "'fairness'", "mean_prediction"]),
     "unknown policy": ({"missing": "ignore"}, ["missing='ignore'", "group"]),
-    "unknown interval": ({"interval": "exact"}, ["interval='exact'", "bootstrap"]),
     "confidence": ({"confidence": 95}, ["confidence=95", "0 and 1"]),
     "quantiles": ({"quantiles": [0.5, 1.5]}, ["quantiles", 1.5]),
     "threshold": ({"threshold": np.inf}, ["threshold=inf"]),
-    "resamples": ({"interval": "bootstrap", "n_resamples": 3}, ["n_resamples=3", 50]),
     "unknown bins": ({"bins": {"height": [1.8]}}, ["bins", "'height'", "sex, race"]),
     "bins of text": ({"bins": {"sex": [1.8]}}, ["bins['sex']", "categories"]),
     "falling edges": (

@@ -14,7 +14,7 @@ from tests.errors import refused
 from tests.groups import people
 
 S = ["sex", "race"]
-OPTIONS = {"threshold": 0.3, "interval": "bootstrap", "n_resamples": 50}
+OPTIONS = {"threshold": 0.3}
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,21 @@ def share(f, s, weight=None):
     return (raw - chance) / (1 - chance)
 
 
+def chance_ratio(f, Psi, weight=None):
+    """Mean square of f − E[f|s] with weights p²h, h = ψᵀC⁻¹ψ, relative to that with weights p."""
+    w = np.ones(len(f)) if weight is None else weight
+    p = w / w.sum()
+    f, Psi = np.ravel(f) - p @ np.ravel(f), Psi - p @ Psi
+    inverse = np.linalg.pinv(Psi.T @ (p[:, None] * Psi), rcond=1e-12, hermitian=True)
+    h = np.sum(Psi @ inverse * Psi, axis=1)
+    left = 1 - p * (1 + h)
+    square = (f - Psi @ (inverse @ (Psi.T @ (p * f)))) ** 2 / left
+    known = left > 0.25
+    return np.average(square[known], weights=(p**2 * h)[known]) / np.average(
+        square[known], weights=p[known]
+    )
+
+
 def every_pair(settings, seed=0):
     """Return few combinations that hold every pair of values of every two settings."""
     rng = np.random.default_rng(seed)

@@ -184,7 +184,7 @@ def test_a_process_without_penalty_learns_its_own_length_scales(reports):
         assert by.loc[name, "after"] == fair.set_index("input").loc[name, "length_scale"]
         assert by.loc[name, "before"] == plain.set_index("input").loc[name, "length_scale"]
     assert table["after_relevance"].is_monotonic_decreasing
-    assert "What the model looks at" in (folder / "report.html").read_text("utf-8")
+    assert "Which inputs matter" in (folder / "report.html").read_text("utf-8")
     assert compare_relevance(*[reports("exact process")[1].estimator] * 2) is None
     assert compare_relevance(*[reports("ridge")[1].estimator] * 2) is None
 

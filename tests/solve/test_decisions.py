@@ -67,6 +67,19 @@ def test_rates_meet_the_limit(groups, classes, hidden):
     assert gap <= 0.05 + 1e-3 < before
 
 
+def test_odds_where_the_outcome_depends_on_the_hidden_group_beyond_the_scores():
+    # P(outcome, group | x) is not the product of what is known of each: a decision that all rows
+    # get must have the same rate in every cell nevertheless, or no prices are found at all.
+    rows = rows_of(6000, classes=3, hidden=True)
+    promoted = np.random.default_rng(1).random(6000) < 0.3 * rows.group
+    rows = replace(rows, outcome=np.where(promoted, 2, rows.outcome))
+    spec = DecisionSpec(0.05, odds=True)
+    before = gap_of(rows, rows.gain.argmax(axis=1), spec)[0]
+    _, gain, gap = chosen(rows, spec)
+    assert gap <= 0.05 + 0.02 < before
+    assert gain > rows.gain.mean(axis=0).max()  # more than one decision for all
+
+
 def test_hidden_groups_cost_more_than_visible_ones_and_less_than_a_constant():
     seen, hidden = (chosen(rows_of(hidden=h), DecisionSpec(0.02))[1] for h in (False, True))
     constant = rows_of().gain.mean(axis=0).max()

@@ -10,8 +10,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from scalefair.kernels import RBF, Laplace, Linear, Matern
-from scalefair.solve.dense.gp import ExactProblem, pivoted_root
-from scalefair.solve.dense.ridge import fair_dual
+from scalefair.solve.dense.gp import ExactProblem
+from scalefair.solve.dense.ridge import fair_dual, pivoted_root
 from tests import naive
 from tests.errors import refused
 from tests.naive import close, features, kernels

@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, LinAlgWarning, hilbert
 from sklearn.base import clone
 
 from scalefair import FairGPRegressor, FairKernelRidge, FairRidge
-from scalefair.solve.fit import Diagnostics, diagnose, of_eigenvalues, rounding_of
+from scalefair.solve.fit import Diagnostics, diagnose, of_eigenvalues, single_rounding
 from tests.errors import refused
 from tests.models import MODELS, fit_within, fitted
 
@@ -197,7 +197,7 @@ def test_single_precision_is_judged_by_its_own_rounding():
     with pytest.warns(LinAlgWarning, match="dtype='float64'"):
         single = fit_within({"dtype": "float32"}, model, X, y, sensitive_features=s)
     assert double.diagnostics_.digits > 6 > 4 > single.diagnostics_.digits
-    assert rounding_of("float32", 100) == pytest.approx(2.0**-24 / 10)
+    assert single_rounding(100) == pytest.approx(2.0**-24 / 10)
 
 
 def test_a_process_with_hardly_any_noise_says_so():

@@ -16,7 +16,8 @@ from sklearn.model_selection import (
 
 from scalefair import FairPath, FairRidge
 from scalefair.features.mixed import all_columns
-from scalefair.penalties import corrected, held_out_shares, mean_and_error
+from scalefair.held_out import held_out_shares, mean_and_error
+from scalefair.penalties import corrected
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import (
     Choice,

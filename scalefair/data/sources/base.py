@@ -48,7 +48,7 @@ class ChunkSource(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can tell."""
+        """Number of rows, None if unknown before a pass."""
 
     @abstractmethod
     def _read(self, rows: int) -> Iterator[Chunk]:
@@ -115,7 +115,7 @@ class ChunkSource(ABC):
     def sample(self, size: int, seed: int) -> Chunk:
         """Return the `size` rows of positive weight with the smallest hash(seed, row number).
 
-        The rows come in row order. The choice depends on nothing but the seed and the number of
+        The rows come in row order. The choice depends only on the seed and the number of
         each row, so that every chunking and every cluster draws the same sample.
         """
         sample: Sample = self.fold(lambda: Sampler(size, seed), SAMPLE_CHUNK)
@@ -178,7 +178,7 @@ def _from_row(first_row: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _noted(ends: list[int], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield the chunks and note the row after each."""
+    """Yield the chunks and append the number of the row after each to `ends`."""
     for chunk in chunks:
         ends.append(chunk.row + chunk.n_rows)
         yield chunk
@@ -203,17 +203,11 @@ def regrouped(
         yield pending
 
 
-def parts_of(chunk: Chunk) -> dict[str, Any]:
-    """Return what a chunk holds of its rows, by name; None for what it lacks."""
-    x, s, y, weight = chunk.x, chunk.s, chunk.y, chunk.weight
-    return {"x": x, "s": s, "y": y, "weight": weight, "c": chunk.c, "h": chunk.h}
-
-
 def cut_chunk(chunk: Chunk, start: int, stop: int) -> Chunk:
     """Return the rows from `start` to `stop` of a chunk."""
     parts: dict[str, Any] = {
         name: frames.slice_rows(part, start, stop)
-        for name, part in parts_of(chunk).items()
+        for name, part in chunk.parts.items()
         if part is not None
     }
     return replace(chunk, row=chunk.row + start, **parts)
@@ -240,6 +234,7 @@ class Sample:
             index = index[hashes[index] < before.hashes.max()]
         if len(index) > size:
             index = np.sort(index[np.argpartition(hashes[index], size)[:size]])
+        # A copy even of all rows: models keep samples, and users may change their arrays.
         return cls(size, hashes, rows, chunk).take(index)
 
     def __add__(self, other: Sample) -> Sample:
@@ -247,10 +242,10 @@ class Sample:
             return self if len(self.rows) else other
         hashes = np.concatenate([self.hashes, other.hashes])
         rows = np.concatenate([self.rows, other.rows])
-        more = parts_of(other.chunk)
+        more = other.chunk.parts
         parts: dict[str, Any] = {
             name: None if part is None else frames.stack_rows([part, more[name]])
-            for name, part in parts_of(self.chunk).items()
+            for name, part in self.chunk.parts.items()
         }
         joined = Sample(self.size, hashes, rows, Chunk(**parts))
         chosen = np.arange(len(rows))
@@ -264,13 +259,9 @@ class Sample:
         """Return the rows at some positions."""
         parts: dict[str, Any] = {
             name: None if part is None else frames.take_rows(part, index)
-            for name, part in parts_of(self.chunk).items()
+            for name, part in self.chunk.parts.items()
         }
         return Sample(self.size, self.hashes[index], self.rows[index], Chunk(**parts))
-
-    def smallest(self, size: int) -> NDArray[np.int64]:
-        """Return the positions of the rows that a sample of `size` would have."""
-        return np.sort(np.argsort(self.hashes)[:size])
 
 
 @dataclass(eq=False)
@@ -282,7 +273,7 @@ class Sampler:
     _sample: Sample | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         new = Sample.of(chunk, self.size, self.seed, self._sample)
         self._sample = new if self._sample is None else self._sample + new
 
@@ -315,7 +306,7 @@ class ArraySource(ChunkSource):
             yield whole if rows >= n else cut_chunk(whole, start, start + rows)
 
     def _run(self, run: Callable[[Iterator[Chunk]], T], rows: int) -> list[T]:
-        """Every thread slices its own chunks: in memory there is nothing to wait for."""
+        """Every thread slices its own chunks: rows in memory need no reader."""
         n_chunks = -(-self.x.shape[0] // rows)
         if n_chunks <= 1 or self.n_threads == 1:
             return [run(self._read(rows))]

@@ -13,7 +13,6 @@ from scalefair.data.sources.base import (
     ChunkSource,
     cut_chunk,
     finite_columns,
-    parts_of,
     regrouped,
     weights,
 )
@@ -78,7 +77,7 @@ class BatchSource(ChunkSource):
         made = self._batches() if callable(self._batches) else self._batches
         for number, batch in enumerate(made):
             chunk = _chunk_of(number, batch)
-            layout = {name: _layout(part) for name, part in parts_of(chunk).items()}
+            layout = {name: _layout(part) for name, part in chunk.parts.items()}
             first = first or layout
             for name, shown in layout.items():
                 if shown != first[name]:
@@ -133,7 +132,8 @@ def _chunk_of(number: int, batch: Any) -> Chunk:
 def _layout(part: Any) -> str:
     if part is None:
         return "absent"
-    width = "one column" if len(getattr(part, "shape", (0,))) == 1 else f"{frames.n_columns(part)}"
+    one = not isinstance(part, Shaped) or len(part.shape) == 1
+    width = "one column" if one else f"{frames.n_columns(part)}"
     names = frames.column_names(part)
     return f"{type(part).__name__} with {width if names is None else names}"
 
@@ -151,7 +151,7 @@ def _stacked(batches: list[tuple[int, Chunk]]) -> tuple[str, Chunk]:
     if len(batches) == 1:
         return f"batch {first}", chunk
     where = f"batches {first} to {last}"
-    each = [parts_of(part) for _, part in batches]
+    each = [part.parts for _, part in batches]
     try:
         stacked = {
             name: frames.stack_rows([parts[name] for parts in each])

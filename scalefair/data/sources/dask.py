@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from inspect import ismethod
 from itertools import accumulate
 from math import ceil, nan
 from typing import Any
@@ -261,7 +262,7 @@ class DaskSource(ChunkSource):
         from dask.base import get_scheduler
 
         get = get_scheduler(scheduler=self.client)  # type: ignore[no-untyped-call]
-        owner = getattr(get, "__self__", None)
+        owner = get.__self__ if ismethod(get) else None
         return owner if hasattr(owner, "nthreads") else None
 
     def _compute(self, value: Any) -> Any:

@@ -118,7 +118,9 @@ def first_column(collection: Any) -> Any:
 
 
 def _is_array(collection: Any) -> bool:
-    return hasattr(type(collection), "rechunk")
+    from dask.array import Array
+
+    return isinstance(collection, Array)
 
 
 def _in_rows(name: str, collection: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a task of dask gets and does, and how tasks are run and watching."""
+"""Tasks of dask: their arguments, their functions, and how they are run and observed."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def assembled(blocks: list[Block], pieces: Sequence[Any]) -> Iterator[Chunk]:
 
 
 def placed(block: Chunk, rows: int) -> Iterator[Chunk]:
-    """Yield a block in chunks of at most `rows` rows that know their place in the data set."""
+    """Yield a block in chunks of at most `rows` rows, with their global row numbers."""
     for chunk in ArraySource(block.x, block.s, block.y, block.weight, block.c).chunks(rows):
         yield replace(chunk, row=block.row + chunk.row, where=block.where)
 
@@ -142,7 +142,7 @@ def cut_rows(rows: Any, length: int, start: int, stop: int) -> Any:
 def _as_columns(part: Any) -> Any:
     if part is None or len(part.shape) == 2:
         return part
-    return part.to_frame() if hasattr(part, "to_frame") else part.reshape(-1, 1)
+    return part.reshape(-1, 1) if isinstance(part, np.ndarray) else part.to_frame()
 
 
 def _check_count(rows: Any, count: int | None, where: str) -> None:

@@ -24,7 +24,7 @@ class StackedSource(ChunkSource):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can tell."""
+        """Number of rows, None if unknown before a pass."""
         counts = [self.first.n_rows, self.second.n_rows]
         return None if None in counts else sum(counts)  # type: ignore[arg-type]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from mmap import mmap
 from threading import Event, Lock, Thread
 from threading import enumerate as living_threads
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -26,11 +26,11 @@ _STACK_BYTES = 3 * 2**22
 # Columns up to which a matrix is decomposed by one thread: more would wait for each other
 SMALL = 2000
 
-TINY = 32  # columns up to which BLAS starts no threads, so that nothing need be said to it
+TINY = 32  # columns up to which BLAS starts no threads, so that no limit is needed
 
 _lock = Lock()
 _users: set[object] = set()
-_keeper: _Keeper | None = None
+_limit: _Limit | None = None
 
 
 @cache
@@ -48,36 +48,32 @@ def available_threads() -> int:
     return max(1, int(min([cores, *blas])))
 
 
-class _Keeper(Thread):
-    """A thread that holds BLAS to one thread until it is let go.
+class _Limit(NamedTuple):
+    """A limit of one BLAS thread, set and lifted by a thread of its own.
 
     threadpoolctl lets only the thread that set a limit lift it (since 3.8, silently), and of two
     fits in two threads the first to begin need not be the last to end.
     """
 
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.limited, self._leave = Event(), Event()
+    thread: Thread
+    is_set: Event
+    end: Event
 
-    def run(self) -> None:
-        try:
-            with _controller().limit(limits=1):
-                self.limited.set()
-                self._leave.wait()
-        finally:
-            self.limited.set()
 
-    def let_go(self) -> None:
-        """End, and wait for it, even where the start of the thread was interrupted."""
-        self._leave.set()
-        while self in living_threads():
-            self.join() if self.is_alive() else sleep(0.001)
+def _limit_until(is_set: Event, end: Event) -> None:
+    """Limit BLAS to one thread until `end` is set."""
+    try:
+        with _controller().limit(limits=1):
+            is_set.set()
+            end.wait()
+    finally:
+        is_set.set()
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, where the keeper and whoever held the lock are gone."""
-    global _lock, _users, _keeper
-    _lock, _users, _keeper = Lock(), set(), None
+    """Reset the state in a forked process, which has no other threads."""
+    global _lock, _users, _limit
+    _lock, _users, _limit = Lock(), set(), None
 
 
 if hasattr(os, "register_at_fork"):
@@ -85,19 +81,27 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread, in the whole process, while at least one caller is inside."""
-    global _keeper  # noqa: PLW0603
+def one_blas_thread(columns: int = SMALL) -> Iterator[None]:
+    """Limit BLAS to one thread, in the whole process, while at least one caller is inside.
+
+    Matrices with few `columns` need no limit, those with many none either: BLAS divides them well.
+    """
+    global _limit  # noqa: PLW0603
+    if not TINY < columns <= SMALL:
+        yield
+        return
     user = object()
     try:
         with _lock:
             _users.add(user)
             if len(_users) == 1:
-                _keeper = _Keeper()
+                events = Event(), Event()
+                thread = Thread(target=_limit_until, args=events, daemon=True)
+                _limit = _Limit(thread, *events)
                 with _starting(1):
-                    _keeper.start()
-                    _keeper.limited.wait()
-        # Where the caller holds a limit of its own, the keeper is powerless and the caller is not.
+                    thread.start()
+                    _limit.is_set.wait()
+        # Where the caller has set a limit of its own, only the caller's thread can lower it.
         with _controller().limit(limits=1):
             yield
     finally:
@@ -108,21 +112,17 @@ def one_blas_thread() -> Iterator[None]:
             raise
 
 
-@contextmanager
-def blas_threads_for(columns: int) -> Iterator[None]:
-    """Hold BLAS to one thread for the linear algebra of small matrices, if it uses more at all."""
-    with one_blas_thread() if TINY < columns <= SMALL else nullcontext():
-        yield
-
-
 def _leave(user: object) -> None:
-    """Let the keeper go with the last user; twice does no harm."""
-    global _keeper  # noqa: PLW0603
+    """Lift the limit with the last user; a second call changes nothing."""
+    global _limit  # noqa: PLW0603
     with _lock:
         _users.discard(user)
-        if not _users and _keeper is not None:
-            _keeper.let_go()
-            _keeper = None
+        if not _users and _limit is not None:
+            _limit.end.set()
+            # The start of the thread may have been interrupted.
+            while _limit.thread in living_threads():
+                _limit.thread.join() if _limit.thread.is_alive() else sleep(0.001)
+            _limit = None
 
 
 def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:

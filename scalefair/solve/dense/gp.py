@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular, svd
-from scipy.linalg.lapack import dpstrf
 
 from scalefair._typing import Array
 from scalefair.errors import check_number
@@ -58,20 +57,12 @@ def prior_of(gram: Array, spectrum: ridge.Spectrum, *, eta: float, noise: float)
     weight, rest = ridge.shrinkage(float(eta) * scale / float(noise), s)
     if not weight.any():
         return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
-    root = pivoted_root(gram / scale)
+    root = ridge.pivoted_root(gram / scale)
     stacked = np.vstack([root @ (U * weight), np.diag(rest)])
     P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
     keep = sigma > np.sqrt(ridge.EPS) * sigma.max()
     factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
     return FairPrior(factor, np.sqrt(scale) * (root.T @ P[: len(root), keep]))
-
-
-def pivoted_root(gram: Array) -> Array:
-    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    triangle, pivots, rank, _ = dpstrf(gram, tol=ridge.EPS * gram.diagonal().max(initial=0.0))
-    root = np.empty((rank, len(gram)))
-    root[:, pivots - 1] = np.triu(triangle[:rank])
-    return root
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,10 +25,10 @@ from scalefair.moments import Moments
 from scalefair.penalties import DEFAULT_EPS, attribute_root, share_of_block
 from scalefair.solve.dense.gp import ExactGP, ExactProblem
 from scalefair.solve.dense.ridge import DualFit, fair_dual
-from scalefair.solve.fit import Diagnostics, GPFit, ProcessSpec, of_eigenvalues
+from scalefair.solve.fit import GPFit, ProcessSpec, of_eigenvalues
 from scalefair.solve.gp import profile
 from scalefair.solve.gp.distribution import positive_part
-from scalefair.solve.gp.evidence import checked, scale_bounds, scale_sentences, search
+from scalefair.solve.gp.evidence import checked, scale_bounds, search
 
 START_NOISE = 0.1
 """σ² where the search starts, in units of the variance of y; a starts at its deviation."""
@@ -94,18 +94,19 @@ class DenseEvidence:
         return profile.MAX_LEARNING_ETA / (largest or 1.0)
 
     def at_bounds(self, hyper: Array) -> tuple[str, ...]:
-        """Return what is to be said of an amplitude and a noise that ran to a bound."""
+        """Describe an amplitude and a noise that are at a bound."""
         named = zip(("amplitude", "noise"), hyper[-2:], self.bounds[-2:], strict=True)
         return tuple(sentence for one in named for sentence in profile.at_log_bounds(*one))
 
 
-def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
+def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress | None) -> GPFit:
     """Learn the hyperparameters, and return the process there."""
     problem, offset = problem_of(rows, spec.penalty, spec.eps), offset_of(rows)
     squares = np.average((rows.y - offset) ** 2, axis=0, weights=rows.weight)
     variance = float(np.mean(squares))
-    if spec.noise is None or spec.amplitude is None:
-        profile.check_target(variance, float(np.mean(offset**2)))
+    learns = spec.noise is None or spec.amplitude is None
+    if learns and variance <= profile.ROUNDED_VARIANCE * np.mean(offset**2):
+        raise ValueError(profile.CONSTANT_TARGET)
     evidence = DenseEvidence.of(spec, rows.kernel, problem, variance)
     result = search(evidence, progress)
     process = process_at(problem, rows.kernel, result.hyper, spec.eta)
@@ -124,7 +125,7 @@ def fit_dense(rows: Any, spec: ProcessSpec, progress: Progress) -> GPFit:
         at_bounds=evidence.at_bounds(result.hyper), phi=None, moments=None, noise=noise,
         coef=process.dual_coef, evidence=None,
     )  # fmt: skip
-    return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+    return checked(fit, evidence.bounds, spec.inputs)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,7 @@ class ExactDistribution:
     eta: float
     eps: float | None
     penalty: str
-    prior: bool = False  # whether y is not looked at
+    prior: bool = False  # whether it is the prior, before y is seen
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "process"}
@@ -218,11 +219,6 @@ class ExactRows:
         """Rows of positive weight."""
         return len(self.x) if self.weight is None else int(np.count_nonzero(self.weight))
 
-    @property
-    def total(self) -> float:
-        """Sum of the weights."""
-        return float(len(self.x) if self.weight is None else self.weight.sum())
-
     def cross(self, x: Array, s: Array | None) -> Array:
         """Gram matrix of the predictor's kernel between new rows and these."""
         K: Array = np.asarray(self.kernel(x, self.x), dtype=np.float64)
@@ -267,14 +263,6 @@ class ExactRows:
         s = np.asarray(self.s)[at]
         blocks = {"phi": f[at], "psi": features(self.psi, s), "y": f[at]}  # type: ignore[arg-type]
         return Moments.of_rows(blocks, weight[at], {"psi": units_of(self.psi)})
-
-    def diagnostics(self, alpha: float) -> Diagnostics:
-        """Return what rounding has left of the solution of K + nαI."""
-        weight = np.ones(len(self.x)) if self.weight is None else self.weight
-        at = np.flatnonzero(weight)
-        root = np.sqrt(weight[at])
-        values = np.linalg.eigvalsh(root[:, None] * self.K[np.ix_(at, at)] * root)
-        return of_eigenvalues(np.maximum(values, 0.0), alpha * self.total)
 
     def explained_share(self, f: Array) -> float:
         """Explained share of predictions on these rows; NaN without sensitive attributes."""

@@ -6,8 +6,8 @@ P = L̃(L̃ + nεI)⁻¹ for `normalized`. With β = Φᵀc and K = ΦΦᵀ the 
 
     J(b, c) = 1/n |y − b − Kc|² + α cᵀKc + η/n cᵀKMKc.
 
-Weighted rows: n is the sum of the weights w, v = √w, H = I − vvᵀ/n, and vKv, vLv, vy, c/v stand
-where K, L, y, c stand above.
+Weighted rows: n is the sum of the weights w, v = √w, H = I − vvᵀ/n, and vKv, vLv, vy, c/v
+replace K, L, y, c.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lstsq
+from scipy.linalg import lstsq, svd
+from scipy.linalg.lapack import dpstrf
 
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import factorize
 from scalefair._typing import Array
 from scalefair.errors import FINITE, check_number
+from scalefair.solve.fit import Diagnostics, diagnose
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -32,6 +34,7 @@ class DualFit:
 
     dual_coef: Array  # c (n,) or (n, t), zero for rows of weight zero
     intercept: Any  # b (t,), zero for a fit without intercept
+    diagnostics: Diagnostics  # of the solution of A
 
     def predict(self, K_new: Array) -> Array:
         """Return f at new points from K_new = k(X_new, X), shape (p, n)."""
@@ -60,8 +63,8 @@ class WeightedRows:
                 "pass the Gram matrix of the training rows"
             )
         counted = _finite(name, G[np.ix_(self.index, self.index)])
-        # eigh reads one triangle only and would silently accept anything in the other.
-        if not np.allclose(counted, counted.T, rtol=1e-8, atol=1e-10 * np.abs(counted).max()):
+        # Factors read one triangle only and would silently accept anything in the other.
+        if np.abs(counted - counted.T).max() > 1e-8 * np.abs(counted).max():
             raise ValueError(f"{name} is not symmetric; pass the kernel evaluated as k(X, X)")
         return self.root[:, None] * counted * self.root
 
@@ -126,15 +129,20 @@ def penalty_spectrum(
             f"penalty={penalty!r} has no dual form, expected 'normalized' or 'hsic'; 'nocco' needs "
             "explicit features of the inputs"
         )
-    gram = rows.gram("L", L)
-    size, n = float(np.linalg.norm(gram)), rows.total
-    # v belongs to the eigenvalue 0 and would mix with the smallest ones, whose vectors would then
-    # not be centred. Moved to the far end of the spectrum it mixes with none, and is left out.
-    moved = rows.centre_gram(gram) + 2 * size / n * np.outer(rows.root, rows.root)
-    values, vectors = positive_eigh(moved)
-    keep = values[:-1] > len(gram) * EPS * size
-    values, vectors = values[:-1][keep], vectors[:, :-1][:, keep]
+    gram, n = rows.gram("L", L), rows.total
+    root = pivoted_root(gram, len(gram) * EPS)  # far fewer than n columns for most kernels
+    U, sigma, _ = svd(rows.centre(root.T), full_matrices=False, check_finite=False)
+    keep = sigma**2 > len(gram) * EPS * np.linalg.norm(gram)
+    values, vectors = sigma[keep] ** 2, U[:, keep]
     return Spectrum(values / n if penalty == "hsic" else values / (values + n * eps), vectors)
+
+
+def pivoted_root(gram: Array, tol: float = EPS) -> Array:
+    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
+    triangle, pivots, rank, _ = dpstrf(gram, tol=tol * gram.diagonal().max(initial=0.0))
+    root = np.empty((rank, len(gram)))
+    root[:, pivots - 1] = np.triu(triangle[:rank])
+    return root
 
 
 def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:
@@ -149,10 +157,10 @@ def fair_dual(
 ) -> DualFit:  # fmt: skip
     """Fair ridge regression in its dual form: (HK + nαI + ηMK) c = Hy, b = mean(y − Kc).
 
-    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI,
-    M = U diag(s) Uᵀ and F = K̃^½ A^−½ U, Woodbury's identity gives
+    Without intercept (K + nαI + ηMK) c = y. Any 0 ≤ η ≤ ∞. With K̃ = HKH, A = K̃ + nαI and
+    M = U diag(s) Uᵀ, Woodbury's identity gives
 
-        c = A⁻¹(y − Ud),    d = argmin |Fd − z|² + |d/√(ηs)|²,    z = K̃^½ A^−½ y.
+        c = A⁻¹(y − Ud),    (UᵀK̃A⁻¹U + diag(1/ηs)) d = UᵀK̃A⁻¹y.
 
     In d = √τ g, τ = ηs/(1 + ηs), every quantity stays bounded by 1: η = 1e8 costs no digits.
     """
@@ -163,17 +171,20 @@ def fair_dual(
     gram, target = rows.gram("K", K), rows.values("y", y)
     if fit_intercept:
         gram, target = rows.centre_gram(gram), rows.centre(target)
-    ridge = rows.total * alpha
-    lam, Q = positive_eigh(gram)
-    damp = np.sqrt(lam / (lam + ridge))
-    y_q, U_q = Q.T @ target, Q.T @ U
-    d = _fair_direction(eta, s, damp[:, None] * U_q, (damp * y_q.T).T)
-    c = Q @ ((y_q - U_q @ d).T / (lam + ridge)).T
+    A = gram + rows.total * alpha * np.eye(len(gram))
+    factor = factorize(A)
+    c, solved = factor.solve(target), factor.solve(U)
+    root, rest = shrinkage(eta, s)
+    inner = root[:, None] * (U.T @ gram @ solved) * root + np.diag(rest**2)
+    # Directions that K hardly reaches are left alone: they are known to rounding error only.
+    g = lstsq(inner, (root * (U.T @ gram @ c).T).T, cond=len(gram) * EPS)[0] if len(s) else U.T @ c
+    c = c - solved @ (root * g.T).T
+    diagnostics = diagnose(A, gram, factor=factor)
     if not fit_intercept:
-        return DualFit(rows.scatter(c), 0.0)
+        return DualFit(rows.scatter(c), 0.0, diagnostics)
     # c = Hc holds up to rounding error over α², and K would magnify the rest by its mean.
     c = rows.scatter(rows.centre(c))
-    return DualFit(c, _intercept(rows, K, y, c))
+    return DualFit(c, _intercept(rows, K, y, c), diagnostics)
 
 
 def check_positive(name: str, value: float) -> None:
@@ -188,18 +199,6 @@ def _finite(name: str, a: Array) -> Array:
             f"{name} contains NaN or infinity; give those rows weight 0 or remove them"
         )
     return a
-
-
-def _fair_direction(eta: float, s: Array, F: Array, z: Array) -> Array:
-    """Return argmin over d of |Fd − z|² + |d/√(ηs)|², shape (r,) or (r, t)."""
-    if not len(s):
-        return np.zeros((0, *z.shape[1:]))
-    weight, rest = shrinkage(eta, s)
-    stacked = np.vstack([F * weight, np.diag(rest)])
-    right = np.concatenate([z, np.zeros((len(s), *z.shape[1:]))])
-    # FᵀF inherits the rounding error of K, so that F itself is known to √EPS only.
-    g = lstsq(stacked, right, cond=np.sqrt(EPS), check_finite=False)[0]
-    return np.asarray((weight * g.T).T)
 
 
 def _intercept(rows: WeightedRows, K: Any, y: Any, c: Array) -> Any:

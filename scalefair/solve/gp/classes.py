@@ -17,6 +17,7 @@ answers to a change,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,7 +25,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from scalefair._typing import Array
-from scalefair.data.progress import Progress
 from scalefair.features.base import LengthScaleMap
 from scalefair.features.nystroem import Nystroem
 from scalefair.kernels import Scaled
@@ -33,7 +33,7 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import LaplaceAdjoint, Mode, laplace_scale_gradient, skew_sums
 from scalefair.solve.fit import GPClassifierFit, ProcessSpec, Search, of_eigenvalues
 from scalefair.solve.gp.distribution import LatentDistribution
-from scalefair.solve.gp.evidence import Box, design_at, map_start, maximise, scale_sentences, search
+from scalefair.solve.gp.evidence import Box, checked, design_at, map_start, maximise, search
 from scalefair.solve.gp.profile import AMPLITUDE_BOUNDS, at_log_bounds, largest_eta, log_bounds
 from scalefair.solve.gp.system import GaussianPoint, GaussianSlice, GaussianSystem, penalty_slopes
 from scalefair.solve.newton.descent import Goal, newton
@@ -42,7 +42,7 @@ from scalefair.solve.ridge.system import System
 
 TOL = 1e-13  # of Newton's method: the evidence feels an error of the mode in its first power
 MAX_ITER = 200
-# What an amplitude at its lower, and at its upper bound says of the classes
+# Meaning of an amplitude at its lower, and at its upper bound
 SIGNAL = (
     "the classes show no signal that these features follow; probabilities are nearly constant",
     "the features separate the classes, or vary too little for too large length scales",
@@ -100,7 +100,7 @@ class LaplacePoint:
 
     @property
     def mode(self) -> Mode:
-        """What passes over the rows must know."""
+        """The arguments of passes over the rows."""
         problem = self.problem
         return Mode(problem.design, problem.loss, self.coef, self.factors)
 
@@ -181,20 +181,19 @@ def find_mode(
     problem: Problem, *, amplitude: float, eta: float = 0.0, unfairness: float | None = None,
     penalty: str = "normalized", eps: float | None = None, start: Array | None = None,
 ) -> LaplacePoint:  # fmt: skip
-    """Find the mode by Newton's method from `start` (m, k), and look at it; a limit finds η."""
-    n, warm, looked = problem.system.moments.weight, None, 0
+    """Return the approximation at the mode, by Newton's method from `start` (m, k)."""
+    n, warm, passes = problem.system.moments.weight, None, 1
     if start is not None:
-        empty = Local(start, np.zeros_like(start), np.empty((0, 0)))
-        warm, looked = problem.evaluate(start, empty)[0], 1
+        warm, passes = problem.evaluate(start)[0], 2
     goal = Goal(ridge_of(amplitude, n), eta, unfairness, on_path=True)
     fit = newton(problem, goal, warm=warm, tol=TOL, max_iter=MAX_ITER)
-    local, _ = problem.evaluate(fit.theta, fit.local)
-    passes = fit.n_passes + looked + 1
+    local, _ = problem.evaluate(fit.theta)
+    passes += fit.n_passes
     return LaplacePoint(problem, local, float(amplitude), fit.eta, penalty, eps, passes)
 
 
 class LaplaceEvidence:
-    """The evidence as a function of [φ's, log a]; it remembers the last mode, to start from."""
+    """The evidence as a function of [φ's, log a]; each search starts at the last mode."""
 
     def __init__(self, spec: ProcessSpec, rows: Rows) -> None:
         self.spec, self.rows = spec, rows
@@ -218,7 +217,7 @@ class LaplaceEvidence:
         (moments,) = replace(self.rows, design=design).moments()
         self.n_passes += 1
         system = System.build(moments, fit_intercept=False, penalty=spec.penalty, eps=spec.eps)
-        size = self.rows.chunk_rows or design.chunk_rows
+        size = self.rows.chunk_rows or design.chunk_rows()
         problem = Problem(self.rows.source, design, self.loss, system, size)
         self._last = scales.copy(), problem
         return problem
@@ -228,7 +227,9 @@ class LaplaceEvidence:
         problem = self.problem(hyper)
         shape = (len(problem.metric), self.loss.n_scores)
         start = self._mode if self._mode is not None and self._mode.shape == shape else None
-        with self.rows.progress.watched(self.rows.source, problem.rows or 1) as source:
+        rows = self.rows
+        watched = rows.progress and rows.progress.watched(rows.source, problem.rows or 1)
+        with watched or nullcontext(rows.source) as source:
             point = find_mode(
                 replace(problem, source=source), amplitude=float(np.exp(hyper[-1])), eta=eta,
                 unfairness=unfairness, penalty=self.spec.penalty, eps=self.spec.eps, start=start,
@@ -290,22 +291,20 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
     phi, amplitude = design.phi, point.amplitude
     scales, _ = map_start(phi, spec)
     missing = amplitude**2 if isinstance(phi, Nystroem) else 0.0
-    sentences = [
-        *at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL),
-        *scale_sentences(result, evidence.bounds, len(scales), spec.inputs),
-    ]
+    at_bounds = at_log_bounds("amplitude", np.log(amplitude), evidence.amplitude_bounds, SIGNAL)
     silent = copy(evidence)
-    silent.rows = replace(rows, progress=Progress())
+    silent.rows = replace(rows, progress=None)
     diagnostics = (of_eigenvalues(at.system.values, at.ratio) for at in point.slices)
-    return GPClassifierFit(
+    fit = GPClassifierFit(
         distribution=LatentDistribution(phi, point.coef, point.factors, missing), psi=design.psi,
         kernel=Scaled(phi.kernel_, amplitude) if isinstance(phi, LengthScaleMap) else None,
         theta=np.append(scales, np.log(amplitude)), amplitude=amplitude, eta=point.eta,
         log_evidence=point.log_evidence, share=point.problem.share(point.coef),
         n_rows=moments.n_rows, diagnostics=min(diagnostics, key=lambda score: score.digits),
-        search=result, at_bounds=tuple(sentences),
+        search=result, at_bounds=tuple(at_bounds),
         phi=phi, moments=moments, n_passes=evidence.n_passes, evidence=silent,
     )  # fmt: skip
+    return checked(fit, evidence.bounds, spec.inputs)  # type: ignore[no-any-return]
 
 
 def _amplitude_again(

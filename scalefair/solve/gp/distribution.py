@@ -2,7 +2,7 @@
 
 A Nyström map sees the prior variance |φ(x)|² of the kernel's k(x, x). What is missing,
 r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the landmarks, added to the
-variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty looks at φ(x)ᵀβ; the rest
+variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty is one on φ(x)ᵀβ; the rest
 of f is independent of it and has mean zero, so that the mean stays as fair as it is.
 
 A noise σ² that was learnt contains what is missing on the training rows; adding both would count it
@@ -103,7 +103,7 @@ class FeatureDistribution:
         if self.missing:
             kernel: Any = self.phi.kernel_  # type: ignore[attr-defined]
             missed = self._missed(x, Phi)
-            # Correlated as the kernel says, with the variances that are reported.
+            # With the correlations of the kernel and the variances that are reported.
             reported = sum(self._rest(missed))
             root = np.sqrt(self.missing * reported / np.where(missed > 0, missed, 1.0))
             rest = positive_part(kernel(x) - Phi @ Phi.T)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -24,11 +25,12 @@ from scalefair.data.progress import Progress
 from scalefair.features.base import LengthScaleMap
 from scalefair.features.design import Design
 from scalefair.features.nystroem import MovingNystroem
+from scalefair.held_out import held_out_shares, worst_of
 from scalefair.kernels import Scaled
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
-from scalefair.penalties import explained_share, held_out_shares, variance_of, worst_of
-from scalefair.solve.fit import Bounds, GPFit, ProcessSpec, Search, of_eigenvalues
+from scalefair.penalties import explained_share, variance_of
+from scalefair.solve.fit import Bounds, GPFit, ProcessFit, ProcessSpec, Search, of_eigenvalues
 from scalefair.solve.gp.distribution import FeatureDistribution
 from scalefair.solve.gp.profile import (
     Profile,
@@ -51,8 +53,8 @@ MAX_FLAT_SLOPE = 1e-5
 # Times a search goes on from where its line search failed, with its memory of slopes wiped
 MAX_CONTINUED = 3
 MAX_NAMES = 8  # names that a sentence lists
-# Length scales, relative to the start, to look at where the evidence shows no signal there
-ELSEWHERE = np.log([0.3, 0.1, 3.0])
+# Other length scales to start from, relative to the first, where the evidence is flat there
+SPARE_STARTS = np.log([0.3, 0.1, 3.0])
 CONSTANT = (
     "the mean of f is constant: y shows no signal, or the penalty leaves nothing of it; use a "
     "smaller eta, or give the model more or other inputs"
@@ -122,7 +124,8 @@ class MomentEvidence:
     def gradient(self, design: Design, point: GaussianPoint) -> Array:
         """Return ∂ log evidence/∂hyper at fixed noise and amplitude, by one pass."""
         rows = self.rows
-        with rows.progress.watched(rows.source, rows.chunk_rows or 1) as source:
+        watched = rows.progress and rows.progress.watched(rows.source, rows.chunk_rows or 1)
+        with watched or nullcontext(rows.source) as source:
             return length_scale_gradient(source, design, row_adjoint(point), rows=rows.chunk_rows)
 
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]:
@@ -171,7 +174,7 @@ def at_weight(spec: ProcessSpec, rows: Rows, fit: GPFit, eta: float, sample: Chu
 
 
 def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
-    """Learn the hyperparameters, and return the process; a `sample` tells what features miss."""
+    """Learn the hyperparameters, and return the process; features miss what `sample` shows."""
     evidence = MomentEvidence(spec, rows, *map_start(rows.design.phi, spec))
     result = search(evidence, rows.progress)
     design = design_at(rows.design, result.hyper)
@@ -194,9 +197,9 @@ def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
         n_rows=system.moments.n_rows, search=result, at_bounds=profile.at_bounds, phi=phi,
         diagnostics=of_eigenvalues(system.values, point.slice.ratio), moments=system.moments,
         noise=point.noise, coef=distribution.weights.coef,
-        evidence=replace(evidence, rows=replace(rows, progress=Progress())),
+        evidence=replace(evidence, rows=replace(rows, progress=None)),
     )  # fmt: skip
-    return checked(fit, scale_sentences(result, evidence.bounds, len(scales), spec.inputs))
+    return checked(fit, evidence.bounds, spec.inputs)  # type: ignore[no-any-return]
 
 
 def held_out_scores(
@@ -212,43 +215,50 @@ def held_out_scores(
         B = system.basis @ at.reshape(len(at), -1)
         variance = variance_of(fold, ("phi",), B).reshape(-1, t)
         errors.append(errors_on(fold, ("phi",), B, rest.mean("y"), variance).mean(axis=1))
-        shares.append(held_out_shares(fold, ("phi",), B, t))
+        shares.append(held_out_shares(fold, ("phi",), B, t, moments.ratio(k)))
     rows = sum(fold.effective_rows for fold in moments.folds)
     return GridScores(np.stack(errors)[:, None], worst_of(shares)[:, None], rows)
 
 
-def checked(fit: GPFit, sentences: list[str]) -> GPFit:
-    """Return the fit with all that is to be said of it; raise ValueError without an evidence."""
+def checked(fit: ProcessFit, bounds: Box, names: Sequence[str]) -> Any:
+    """Return the fit with its warnings: a constant mean, length scales at their bounds."""
     if not np.isfinite(fit.log_evidence):
         raise ValueError(
             f"the log evidence is {fit.log_evidence} at the noise and length scales found; look "
             "for huge values among the inputs and targets, or fix them"
         )
-    constant = [CONSTANT] if fit.psi is not None and np.isnan(fit.share) else []
-    return replace(fit, at_bounds=(*fit.at_bounds, *constant, *sentences))
+    constant = isinstance(fit, GPFit) and fit.psi is not None and np.isnan(fit.share)
+    sentences = [CONSTANT] if constant else []
+    hyper = fit.search.hyper[: 0 if fit.kernel is None else fit.kernel.theta.size]
+    low, high = np.reshape(np.array(bounds[: len(hyper)], dtype=np.float64), (-1, 2)).T
+    at_bound = (abs(hyper - high) < 1e-6).astype(int) - (abs(hyper - low) < 1e-6)
+    if at_bound.any():  # where both are equal, the length scale is given
+        sentences += scale_sentences(at_bound, names)
+    return replace(fit, at_bounds=(*fit.at_bounds, *sentences))
 
 
 @dataclass(eq=False)
 class _Objective:
-    """−log evidence per row; where it is not finite there is a wall to turn back from."""
+    """−log evidence per row; a large value where it is not finite, so that searches turn back."""
 
     evidence: Objective
-    step: Callable[[], None]
+    step: Callable[[], None] | None
     scale: float = 1.0
     history: list[float] = field(default_factory=list)
-    walls: int = 0
+    failures: int = 0
     reason: str = ""
 
     def __call__(self, hyper: Array) -> tuple[float, Array]:
         try:
             value, gradient, self.scale = self.evidence(hyper)
-            self.step()
+            if self.step:
+                self.step()
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise ValueError(f"the log evidence is {value}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             if not self.history:
                 raise ValueError(f"no finite evidence to start from: {error}") from error
-            self.walls, self.reason = self.walls + 1, str(error)
+            self.failures, self.reason = self.failures + 1, str(error)
             return 1.0 - min(self.history) / self.scale, np.zeros_like(hyper)
         self.history.append(float(value))
         return -value / self.scale, -gradient / self.scale
@@ -267,7 +277,7 @@ class _Evidence(Protocol):
     def __call__(self, hyper: Array, eta: float) -> tuple[float, Array, float]: ...
 
 
-def search(evidence: _Evidence, progress: Progress) -> Search:
+def search(evidence: _Evidence, progress: Progress | None) -> Search:
     """Search from the start and random ones about it, or else from other length scales."""
     start, bounds, spec = evidence.start, evidence.bounds, evidence.spec
     if all(low is not None and low == high for low, high in bounds):
@@ -280,9 +290,9 @@ def search(evidence: _Evidence, progress: Progress) -> Search:
     moves = [np.zeros(len(start)), *(rng.normal(size=len(start)) for _ in range(spec.n_restarts))]
     near, spare = (
         [np.fmin(np.fmax(start + bounded * move, low), high) for move in some]
-        for some in (moves, ELSEWHERE)
+        for some in (moves, SPARE_STARTS)
     )
-    with progress.steps("evaluations") as step:
+    with progress.steps("evaluations") if progress else nullcontext() as step:
         return maximise(
             partial(evidence, eta=eta), near, bounds, tol=spec.tol, max_iter=spec.max_iter,
             spare=spare, step=step,
@@ -301,78 +311,68 @@ def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
 
 def maximise(
     evidence: Objective, starts: Sequence[Array], bounds: Box, *, tol: float, max_iter: int,
-    spare: Sequence[Array] = (), step: Callable[[], None] = lambda: None,
+    spare: Sequence[Array] = (), step: Callable[[], None] | None = None,
 ) -> Search:  # fmt: skip
     """Return the largest log evidence from any start; `spare` ones are for a first on a plateau."""
     objective = _Objective(evidence, step)
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
-    result = Search(starts[0], -np.inf)
+    options: Any = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-3 * tol}
+    best: Any = None
     iterations = 0
-    for number, start in enumerate([*starts, *spare]):
+    for number, first in enumerate([*starts, *spare]):
         if number >= len(starts) and iterations > 0:
             break
-        run = _run(objective, start, bounds, options)
-        iterations += run.n_iter
-        if run.value > result.value:
-            result = run
-    if objective.walls:
+        start, last = first, np.inf
+        for _ in range(1 + MAX_CONTINUED):
+            run = minimize(
+                objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+            )
+            iterations += int(run.nit)
+            # Where the line search fails but the run got somewhere, it goes on from there.
+            if run.status != ABNORMAL or not run.fun < last - 1e-12 * (1 + abs(run.fun)):
+                break
+            start, last = run.x, float(run.fun)
+        best = run if best is None or run.fun < best.fun else best
+    if objective.failures:
         warnings.warn(
-            f"the evidence was not finite at {objective.walls} points that the search turned back "
-            f"from ({objective.reason}); narrow length_scale_bounds if the result looks odd",
+            f"the evidence was not finite at {objective.failures} points of the search "
+            f"({objective.reason}); narrow length_scale_bounds if the result looks odd",
             ConvergenceWarning,
             stacklevel=2,
         )
-    history = objective.history
-    return replace(result, n_iter=iterations, n_evaluations=len(history), history=history)
+    history, value = objective.history, -float(best.fun) * objective.scale
+    state = best.status == 0, str(best.message)
+    if best.status == ABNORMAL:
+        state = _at_kink(best, bounds)
+    return Search(best.x, value, *state, iterations, len(history), history)
 
 
-def _run(objective: _Objective, start: Array, bounds: Box, options: Any) -> Search:
-    """Run from one start, on and on where the line search fails but the run got somewhere."""
-    used, last = 0, np.inf
-    for _ in range(1 + MAX_CONTINUED):
-        run = minimize(
-            objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
-        used += int(run.nit)
-        if run.status != ABNORMAL or not run.fun < last - 1e-12 * (1 + abs(run.fun)):
-            break
-        start, last = run.x, float(run.fun)
-    value, converged, message = -float(run.fun) * objective.scale, run.status == 0, str(run.message)
-    if run.status == ABNORMAL:
-        low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
-        way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
-        slope = float(np.abs(way).max(initial=0.0))
-        converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
-        reason = "within rounding of the evidence" if converged else "too much to be at a maximum"
-        message = f"the line search failed at a slope of {slope:.2g} per row, {reason}"
-    return Search(run.x, value, converged, message, used)
+def _at_kink(run: Any, bounds: Box) -> tuple[bool, str]:
+    """Return whether a run whose line search failed is at a maximum, and a message."""
+    low, high = np.array(bounds, dtype=np.float64).T  # None: NaN, which fmin, fmax pass over
+    way = run.x - np.fmin(np.fmax(run.x - run.jac, low), high)
+    slope = float(np.abs(way).max(initial=0.0))
+    converged = slope <= MAX_FLAT_SLOPE * max(1.0, abs(run.fun))
+    reason = "within rounding of the evidence" if converged else "too much to be at a maximum"
+    return converged, f"the line search failed at a slope of {slope:.2g} per row, {reason}"
 
 
-def scale_sentences(search: Search, bounds: Box, scales: int, names: Sequence[str]) -> list[str]:
-    """Return what is to be said of the length scales, the first `scales`, that ran to a bound."""
-    if scales == 1:
+def scale_sentences(at_bound: Array, names: Sequence[str]) -> list[str]:
+    """Describe the length scales at their lower (−1) or upper (1) bounds."""
+    if len(at_bound) == 1:
         names = ["all inputs"]
-    elif scales != len(names):
-        names = [f"theta[{i}]" for i in range(scales)]
-    hits: dict[int, list[str]] = {0: [], 1: []}
-    for value, pair, name in zip(search.hyper[:scales], bounds, names, strict=False):
-        for end in (0, 1):
-            bound = pair[end]
-            if pair[0] != pair[1] and bound is not None and abs(value - bound) < 1e-6:
-                hits[end].append(name)
-    meaning = (
-        "the fit looks at single rows there, often for noise too small or rows that repeat",
-        "such inputs hardly matter for the fit, or the fit is linear in them",
-    )
-    most = MAX_NAMES
-    listed = [
-        ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-        for names in hits.values()
-    ]
-    return [
-        f"length scale of {listed[end]} ran to its {('lower', 'upper')[end]} bound: "
-        f"{meaning[end]}; leave those inputs out, fix the length scale, or widen "
-        "length_scale_bounds"
-        for end in (0, 1)
-        if hits[end]
-    ]
+    elif len(at_bound) != len(names):
+        names = [f"theta[{i}]" for i in range(len(at_bound))]
+    sentences = []
+    for sign, end, meaning in (
+        (-1, "lower", "the fit follows single rows, often for noise too small or repeated rows"),
+        (1, "upper", "such inputs hardly matter for the fit, or the fit is linear in them"),
+    ):
+        hits = [name for name, at in zip(names, at_bound, strict=True) if at == sign]
+        if hits:
+            more = f" and {len(hits) - MAX_NAMES} more" if len(hits) > MAX_NAMES else ""
+            sentences.append(
+                f"length scale of {', '.join(hits[:MAX_NAMES])}{more} ran to its {end} bound: "
+                f"{meaning}; leave those inputs out, fix the length scale, or widen "
+                "length_scale_bounds"
+            )
+    return sentences

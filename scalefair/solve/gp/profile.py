@@ -41,7 +41,12 @@ MEANING = {
 }
 # η, relative to the penalty, that is as good as ∞ for learning: the evidence jumps at ∞
 MAX_LEARNING_ETA = 1e4
-MAX_ROUNDS = 20  # times that η and the noise are found for each other at most
+ROUNDED_VARIANCE = 1e-28  # of y relative to its squared mean: y is constant
+CONSTANT_TARGET = (
+    "y is constant, so that any noise explains it and the evidence has no maximum; a Gaussian "
+    "process needs a target that varies"
+)
+MAX_ROUNDS = 20  # alternations between η and the noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +63,10 @@ def profile_noise(
 ) -> Profile:  # fmt: skip
     """Maximise the log evidence over noise and amplitude at one η; equal bounds fix either."""
     variance = system.square / (system.n * system.target.shape[1])
-    check_target(variance, float(np.mean(system.moments.mean("y") ** 2)))
-    low, high = variance * np.array(NOISE_BOUNDS), np.sqrt(variance) * np.array(AMPLITUDE_BOUNDS)
-    noise, amplitude = tuple(noise_bounds or low), tuple(amplitude_bounds or high)
+    if variance <= ROUNDED_VARIANCE * np.mean(system.moments.mean("y") ** 2):
+        raise ValueError(CONSTANT_TARGET)
+    noise = tuple(noise_bounds or variance * np.array(NOISE_BOUNDS))
+    amplitude = tuple(amplitude_bounds or np.sqrt(variance) * np.array(AMPLITUDE_BOUNDS))
     ratio = max(noise[0] / amplitude[1] ** 2, system.least_ratio), noise[1] / amplitude[0] ** 2
     if not ratio[0] <= ratio[1]:
         raise ValueError(
@@ -68,7 +74,18 @@ def profile_noise(
             f"{amplitude[0]:g}; allow a noise of {system.least_ratio * amplitude[0] ** 2:.3g}"
         )
     box = _Box(noise, amplitude, ratio)
-    point = _Curve(system, float(eta), box).best()
+    curve, (low, high) = _Curve(system, float(eta), box), np.log(ratio)
+    steps = max(2, int(np.ceil(PER_DECADE * (high - low) / np.log(10))))
+    grid = np.linspace(low, high, steps + 1) if low < high else np.array([low])
+    slopes = np.array([curve.slope(x) for x in grid])
+    valleys = [
+        brentq(curve.slope, grid[i], grid[i + 1], xtol=1e-12)
+        for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+    ]
+    ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
+    slices = [system.slice(float(np.exp(x)), curve.eta) for x in [*valleys, *ends]]
+    points = [GaussianPoint(at, curve.noise(at)[0]) for at in slices]
+    point = max(points, key=lambda point: point.log_evidence)
     return Profile(point, _sentences(point, box))
 
 
@@ -76,15 +93,6 @@ class _Box(NamedTuple):
     noise: Bounds
     amplitude: Bounds
     ratio: Bounds
-
-
-def check_target(variance: float, square: float) -> None:
-    """Raise ValueError if a target is constant beside its mean square."""
-    if variance <= 1e-28 * square:
-        raise ValueError(
-            "y is constant, so that any noise explains it and the evidence has no maximum; a "
-            "Gaussian process needs a target that varies"
-        )
 
 
 @dataclass(frozen=True)
@@ -95,37 +103,22 @@ class _Curve:
     eta: float
     box: _Box
 
-    def best(self) -> GaussianPoint:
-        """Return the least of all valleys and ends."""
-        low, high = np.log(self.box.ratio)
-        steps = max(2, int(np.ceil(PER_DECADE * (high - low) / np.log(10))))
-        grid = np.linspace(low, high, steps + 1) if low < high else np.array([low])
-        slopes = np.array([self.slope(x) for x in grid])
-        valleys = [
-            brentq(self.slope, grid[i], grid[i + 1], xtol=1e-12)
-            for i in np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
-        ]
-        ends = [*grid[:1][slopes[:1] >= 0], *grid[-1:][slopes[-1:] <= 0]]
-        slices = [self.system.slice(float(np.exp(x)), self.eta) for x in [*valleys, *ends]]
-        points = [GaussianPoint(at, self._noise(at)[0]) for at in slices]
-        return max(points, key=lambda point: point.log_evidence)
-
     def slope(self, log_ratio: float) -> float:
         """Return the total derivative in log τ: continuous, whichever bound is active."""
         at = self.system.slice(float(np.exp(log_ratio)), self.eta)
-        noise, tied = self._noise(at)
+        noise, tied = self.noise(at)
         t = self.system.target.shape[1]
         slope = t * at.log_det_slopes[0] + at.misfit_slopes[0] / noise
         return float(slope + tied * (t * self.system.n - at.misfit / noise))
 
-    def _noise(self, at: GaussianSlice) -> tuple[float, bool]:
+    def noise(self, at: GaussianSlice) -> tuple[float, bool]:
         """Return the best noise within bounds, and whether the amplitude's bound ties it to τ."""
         free = at.misfit / (self.system.n * self.system.target.shape[1])
         low, high = (at.ratio * bound**2 for bound in self.box.amplitude)
-        wanted = np.clip(free, *self.box.noise)
+        best = np.clip(free, *self.box.noise)
         # At the ends of the range of τ the two intervals meet in a point, up to rounding.
-        noise = np.clip(np.clip(wanted, low, high), *self.box.noise)
-        return float(noise), not low < wanted < high
+        noise = np.clip(np.clip(best, low, high), *self.box.noise)
+        return float(noise), not low < best < high
 
 
 def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
@@ -155,7 +148,7 @@ def log_bounds(
 def at_log_bounds(
     name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
 ) -> list[str]:
-    """Return what is to be said of a logarithm that a search has brought to a bound."""
+    """Describe a hyperparameter whose logarithm is at a bound."""
     near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
     return [
         _sentence(name, float(np.exp(value)), end, meaning)

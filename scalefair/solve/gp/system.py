@@ -37,7 +37,7 @@ from scalefair.solve.ridge.system import NULL
 
 @dataclass(frozen=True, eq=False)
 class GaussianSystem:
-    """What the moments say, in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features."""
+    """Statistics of the rows in the eigenbasis V of ΦᵀΦ; the O(m³) work of a set of features."""
 
     moments: Moments
     values: Array  # Λ of the uncentred ΦᵀΦ
@@ -71,9 +71,16 @@ class GaussianSystem:
             n * moments.covariance("phi", "y"),
         )
         values, basis = positive_eigh(gram)
-        root = sensitive_root(moments, penalty, eps)
-        crossed = np.zeros((len(gram), 0))
-        if "psi" in moments.blocks:
+        # R = C_φψT with a T that does not depend on φ: I (`hsic`) or (C_ψ + εκ)^(−1/2)
+        if penalty not in ("hsic", "normalized"):
+            raise ValueError(
+                f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or "
+                "'hsic'"
+            )
+        root, crossed = np.zeros((0, 0)), np.zeros((len(gram), 0))
+        if width := moments.blocks.get("psi", 0):
+            check_number("eps", eps or 0.0, 0.0, FINITE)
+            root = np.eye(width) if penalty == "hsic" else attribute_root(moments, eps)[1]
             crossed = basis.T @ moments.covariance("phi", "psi") @ root
         directions, strength, right = np.linalg.svd(crossed, full_matrices=False)
         return cls(
@@ -84,8 +91,14 @@ class GaussianSystem:
 
     def slice(self, ratio: float, eta: float) -> GaussianSlice:
         """Return all that depends on τ = σ²/a² and η."""
-        check_number("eta", eta, 0.0)
-        root, rest, lift = _shrinkage(self.n * eta / ratio, self.strength)
+        weight, s = np.sqrt(self.n * eta / ratio), self.strength
+        if np.isinf(weight):
+            free = s**2 <= NULL * np.max(s**2, initial=0.0)
+            rest = free.astype(np.float64)
+            root, lift = 1.0 - rest, (1.0 - rest) / np.where(free, 1.0, s)
+        else:
+            rest = np.asarray(1.0 / np.hypot(1.0, weight * s))
+            root, lift = weight * s * rest, weight * rest
         scale = 1.0 / np.sqrt(self.values + ratio)
         upper = np.sqrt(ratio) * scale[:, None] * self.directions * root
         Q, triangle = np.linalg.qr(np.vstack([upper, np.diag(rest)]))
@@ -146,6 +159,7 @@ class GaussianPoint:
         """Return the process at σ² = `noise` > 0, a = `amplitude` > 0 and 0 ≤ η ≤ ∞."""
         check_positive("noise", noise)
         check_positive("amplitude", amplitude)
+        check_number("eta", eta, 0.0)
         ratio = float(noise) / float(amplitude) ** 2
         if not system.least_ratio <= ratio < np.inf:
             raise ValueError(
@@ -186,7 +200,7 @@ class GaussianPoint:
     def posterior(self) -> GaussianFunction:
         """Return the distribution of f given y, cov β = σ²A⁻¹."""
         at, system = self.slice, self.slice.system
-        # I − Q₁Q₁ᵀ = (I − L(1 − κ)Lᵀ)², and Q₂ knows κ = √(1 − singular value²) to all digits.
+        # I − Q₁Q₁ᵀ = (I − L(1 − κ)Lᵀ)², and Q₂ gives κ = √(1 − singular value²) to all digits.
         left, _, right = np.linalg.svd(at.upper, full_matrices=False)
         rest = np.linalg.norm(at.lower @ right.T, axis=0)
         root = np.eye(len(left)) - (left * (1.0 - rest)) @ left.T
@@ -217,20 +231,6 @@ class GaussianFunction:
         return np.asarray(spread @ spread.T)
 
 
-def sensitive_root(moments: Moments, penalty: str, eps: float | None) -> Array:
-    """Return T of R = C_φψT, which does not depend on φ: I (`hsic`) or (C_ψ + εκ)^(−1/2)."""
-    if eps is not None:
-        check_number("eps", eps, 0.0, FINITE)
-    if penalty not in ("hsic", "normalized"):
-        raise ValueError(
-            f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or 'hsic'"
-        )
-    width = moments.blocks.get("psi", 0)
-    if penalty == "hsic" or width == 0:
-        return np.eye(width)
-    return attribute_root(moments, eps)[1]
-
-
 def penalty_slopes(at: GaussianSlice) -> tuple[Array, Array]:
     """Return Vᵀ nη(A⁻¹ − P⁻¹)RW and nη WᵀRᵀβ, (m, r) and (r, t); no large η is left in them."""
     lifted = solve_triangular(at.triangle, np.diag(at.lift), trans="T", check_finite=False)
@@ -238,14 +238,3 @@ def penalty_slopes(at: GaussianSlice) -> tuple[Array, Array]:
     solved = solve_triangular(at.triangle, at.along, check_finite=False)
     pull = np.sqrt(at.ratio) * at.lift[:, None] * solved
     return fitted - at.system.directions * (at.root * at.lift), pull
-
-
-def _shrinkage(weight: float, strength: Array) -> tuple[Array, Array, Array]:
-    """Return √c, √(1 − c) and √c/s with c = ρ/(1 + ρ), ρ = weight·s², for 0 ≤ weight ≤ ∞."""
-    if np.isinf(weight):
-        real = strength**2 > NULL * np.max(strength**2, initial=0.0)
-        lift = np.where(real, 1.0 / np.where(real, strength, 1.0), 0.0)
-        return real.astype(np.float64), (~real).astype(np.float64), lift
-    root = np.sqrt(weight)
-    rest = 1.0 / np.hypot(1.0, root * strength)
-    return root * strength * rest, rest, root * rest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.linalg import LinAlgError
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._typing import Array
-from scalefair.data.sources.threads import blas_threads_for
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.features.design import PREDICT_ROWS
 from scalefair.moments.accumulate import Rows
 from scalefair.solve import limit
@@ -32,14 +33,14 @@ STALLED = (
 )
 # Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
-# Light passes that cost as much as a full one and the few light ones that it leaves to do. More
-# where features are stored: then a light pass reads them and little else
+# Light passes that cost as much as a full one and the few light ones after it; more where features
+# are stored, since a light pass then reads them and little else
 PATIENCE = {False: 5.0, True: 10.0}
+# Passes after which all are full, except a last one: where reading the rows is the main cost, many
+# light passes are expensive
+MAX_LIGHT_PASSES = 6
 CIRCLES = 12  # steps without progress after which η is no longer taken from every model anew
 SETTLED = 1.0  # decrement, in units of J, of a fit that is near enough its optimum to start from
-# Passes after which all are full, but for a last one: where reading the rows is what costs, many
-# light ones cost
-ENOUGH = 6
 
 
 class Goal(NamedTuple):
@@ -52,16 +53,15 @@ class Goal(NamedTuple):
     on_path: bool = False
 
     def step(self, slice_: Slice) -> tuple[Array, Weight]:
-        """Return the minimiser of a model, and the weight there: the least η that meets a limit."""
-        if self.unfairness is None:
-            return slice_.theta(self.eta), Weight(self.eta)
-        if self.unfairness <= limit.ROUNDED_SHARE and not self.on_path:
+        """Return the minimiser of a model at the least η that meets the limit, and its weight."""
+        u = self.unfairness or 0.0
+        if u <= limit.ROUNDED_SHARE and not self.on_path:
             return self.optimum(slice_)
-        eta = limit.least_eta(slice_, self.unfairness, on_path=self.on_path)
+        eta = limit.least_eta(slice_, u, on_path=self.on_path)
         if eta is not None:
-            return slice_.theta(eta), Weight(eta)
+            return slice_.thetas(eta)[0], Weight(eta)
         if self.on_path:
-            raise limit.not_on_path(slice_, self.unfairness)
+            raise limit.not_on_path(slice_, u)
         return self.optimum(slice_)
 
     def optimum(self, slice_: Slice) -> tuple[Array, Weight]:
@@ -79,24 +79,24 @@ class NewtonFit(NamedTuple):
 
     theta: Array
     eta: float
-    objective: float  # J at the last point that a pass has seen
+    objective: float  # J at the last point that a pass has evaluated
     n_iter: int
     n_passes: int
-    n_full: int  # passes that summed ΦᵀWΦ
     converged: bool
     local: Local  # the last model of the data term, from which the next fit can start
 
 
 def newton(
     problem: Problem, goal: Goal, *, warm: Local | None = None, tol: float = 1e-10,
-    max_iter: int = 50, progress: Callable[[], None] = lambda: None,
+    max_iter: int = 50, progress: Callable[[], None] | None = None,
 ) -> NewtonFit:  # fmt: skip
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
     A pass evaluates the full Newton step and shorter ones, and yields the next quadratic model;
-    where that costs much, one serves for several passes, corrected by their gradients (BFGS). Under
-    a limit every model is solved for the η that meets it. A step that promises to lower J by less
-    than `tol`, in its natural size, is the last, taken unseen. `warm` is a model to start from.
+    with many features one second derivative serves several passes, corrected by their gradients
+    (BFGS). Under a limit every model is solved for the η that meets it. A step that promises to
+    lower J by less than `tol`, in its natural size, is the last, taken without a pass. `warm` is a
+    model to start from.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):
@@ -112,163 +112,144 @@ def newton(
     return fit
 
 
+@dataclass(eq=False)
 class _Descent:
     """The state of one minimisation."""
 
-    def __init__(
-        self, problem: Problem, goal: Goal, tol: float, progress: Callable[[], None]
-    ) -> None:
-        self.problem, self.goal, self.tol = problem, goal, tol
-        self._progress = progress
-        self.n_passes, self.n_full = 0, 0
-        self._wide = len(problem.metric) * problem.loss.n_scores >= WIDE
-        self._light, self._last = False, np.inf
-        self.damping, self._unit, self._size = 0.0, 1.0, 1.0
-        self.objective = float("nan")
-        self._leaves_path, self._settled, self._weight = False, False, Weight(goal.eta)
-        self._least_decrement, self._rounds = np.inf, 0
+    problem: Problem
+    goal: Goal
+    tol: float
+    progress: Callable[[], None] | None
+    n_passes: int = 0
+    damping: float = 0.0
+    unit: float = 1.0  # mean curvature of the first model
+    size: float = 1.0  # natural size of J
+    objective: float = np.nan
+    leaves_path: bool = False  # under a limit that no η meets
+    settled: bool = False
+    weight: Weight = field(init=False)
+    least_decrement: float = np.inf
+    rounds: int = 0  # steps since the decrement last fell, under a limit that η follows
+    light: bool = False  # whether the next pass leaves out ΦᵀWΦ
+    last: float = np.inf  # decrement of the step before
 
     def run(self, warm: Local | None, max_iter: int) -> NewtonFit:
-        local, seen = self._first(warm)
-        self._unit, self._size = self.problem.units(local)
-        self.tol *= self._size
-        theta, weight, converged = local.theta, Weight(self.goal.eta), False
+        local = warm or self.problem.start()
+        seen = not np.isnan(local.value)
+        self.n_passes = int(seen and warm is None)
+        self.unit, self.size = self.problem.units(local)
+        self.tol *= self.size
+        theta, self.weight, converged = local.theta, Weight(self.goal.eta), False
+        wide = local.theta.size >= WIDE
         for n_iter in range(1, max_iter + 1):  # noqa: B007
             try:
-                theta, weight, decrement = self._solved(local)
+                theta, decrement = self._solved(local)
             except LinAlgError:
                 # Scores so certain that no curvature is left: separated classes without a ridge.
                 if not seen:
                     raise
                 break
-            if seen and self._is_near(decrement) and self.damping == 0:
+            # No pass can see a decrease of J below its rounding error; J is NaN before the first.
+            least = float(np.fmax(self.tol, ROUNDING * abs(self.objective)))
+            light, before = self.light, self.last
+            near = self._is_small(decrement, before, least) if light else decrement / 2 <= least
+            if seen and near and self.damping == 0:
                 converged = True
                 break
-            if self.goal.unfairness is not None:
-                self._count_rounds(decrement)
-            if self._wide:
-                self._choose_light(local, seen, decrement)
-            moved, seen = self._step(local, theta, weight, decrement), True
+            if wide:
+                self._choose_light(local, seen, decrement, least)
+            moved, seen = self._step(local, theta, decrement), True
             local = local if moved is None else moved
             theta = local.theta
-            if moved is None and decrement <= 1e4 * ROUNDING * max(self._size, abs(self.objective)):
+            if moved is None and decrement <= 1e4 * ROUNDING * max(self.size, abs(self.objective)):
                 converged = self._is_flat(local)
                 break
-        eta = weight.eta if weight.limit is None else np.inf  # ∞: no η of the path meets the limit
-        passes = self.n_passes, self.n_full
-        return NewtonFit(theta, eta, self.objective, n_iter, *passes, converged, local)
+        # ∞: no η of the path meets the limit
+        eta = self.weight.eta if self.weight.limit is None else np.inf
+        return NewtonFit(theta, eta, self.objective, n_iter, self.n_passes, converged, local)
 
-    def _solved(self, local: Local) -> tuple[Array, Weight, float]:
-        """The minimiser of a model, the weight of the penalty, and its decrement."""
-        with blas_threads_for(local.theta.size):
+    def _solved(self, local: Local) -> tuple[Array, float]:
+        """Return the minimiser of a model and its decrement; set the weight of the penalty."""
+        with one_blas_thread(local.theta.size):
             slice_ = Slice(self.problem, local, self.goal.alpha, self.damping)
-            solve = self.goal.step if self.goal.unfairness is None else self._limited
-            theta, self._weight = solve(slice_)
-            return theta, self._weight, slice_.decrement(theta, self._weight)
+            if self.goal.unfairness is None:
+                theta, self.weight = slice_.thetas(self.goal.eta)[0], Weight(self.goal.eta)
+                return theta, slice_.decrement(theta, self.weight)
+            theta, self.weight = self._limited(slice_)
+            decrement = slice_.decrement(theta, self.weight)
+        if decrement < self.least_decrement / 2:
+            self.least_decrement, self.rounds = decrement, 0
+        else:
+            self.rounds += 1
+        return theta, decrement
 
     def _limited(self, slice_: Slice) -> tuple[Array, Weight]:
         """Return the minimiser under a limit and its weight; the optimum within if η circles."""
-        if not self._leaves_path:
+        if not self.leaves_path:
             theta, weight = self.goal.step(slice_)
-            self._leaves_path = not self.goal.on_path and np.isfinite(weight.eta) and (
-                weight.limit is not None or self._rounds >= CIRCLES
-            )  # fmt: skip
-            if not self._leaves_path:
+            circles = weight.limit is not None or self.rounds >= CIRCLES
+            self.leaves_path = circles and not self.goal.on_path and bool(np.isfinite(weight.eta))
+            if not self.leaves_path:
                 return theta, weight
-        if not self._settled:
-            theta = slice_.theta(0.0)
-            self._settled = slice_.decrement(theta, Weight(0.0)) <= SETTLED * self._size
-            return self.goal.optimum(slice_) if self._settled else (theta, Weight(0.0))
-        return slice_.along_limit(self._weight)
+        if not self.settled:
+            theta = slice_.thetas(0.0)[0]
+            self.settled = slice_.decrement(theta, Weight(0.0)) <= SETTLED * self.size
+            return self.goal.optimum(slice_) if self.settled else (theta, Weight(0.0))
+        return slice_.along_limit(self.weight)
 
-    def _count_rounds(self, decrement: float) -> None:
-        """Count the steps since the decrement last fell, under a limit that η follows."""
-        if decrement < self._least_decrement / 2:
-            self._least_decrement, self._rounds = decrement, 0
-        else:
-            self._rounds += 1
+    def _choose_light(self, local: Local, seen: bool, decrement: float, least: float) -> None:
+        """Leave out a new second derivative while the one at hand serves well."""
+        before, self.last = self.last, decrement
+        # Passes until the decrement is within `tol`, if each lowers it as the last one did.
+        left = np.inf
+        if 0 < decrement < before:
+            left = np.log(decrement / max(self.tol, 1e-300)) / np.log(before / decrement)
+        slow = seen and left > PATIENCE[self.problem.cache is not None]
+        after = decrement * (decrement / before) if before > 0 else 0.0
+        many = self.n_passes >= MAX_LIGHT_PASSES and not self._is_small(after, decrement, least)
+        again = (self.light and slow) or many or not local.exact
+        self.light = not again and self.damping == 0
+
+    @staticmethod
+    def _is_small(decrement: float, before: float, least: float) -> bool:
+        """Return True if a step of a corrected model is accurate enough without another pass."""
+        return decrement <= least and decrement**2 <= 2e-3 * least * before
 
     def _is_flat(self, local: Local) -> bool:
         """Return True if rounding error hides what J could fall; damping may hide more."""
         self.damping = 0.0
         try:
-            return self._solved(local)[2] <= FLAT * max(self._size, abs(self.objective))
+            return self._solved(local)[1] <= FLAT * max(self.size, abs(self.objective))
         except LinAlgError:
             return False
 
-    def _first(self, warm: Local | None) -> tuple[Local, bool]:
-        """The first model, and whether a pass has seen it."""
-        if warm is not None:
-            return warm, True
-        start = self.problem.start()
-        if start is not None:
-            return start, False
-        zero = np.zeros((len(self.problem.metric), self.problem.loss.n_scores))
-        return self._pass(zero, Local(zero, zero, np.empty((0, 0))))[0], True
-
-    def _is_near(self, decrement: float) -> bool:
-        """Return True if the next step is good enough to be taken unseen."""
-        return (
-            self._is_small(decrement, self._last) if self._light else decrement / 2 <= self._least
-        )
-
-    def _is_small(self, decrement: float, before: float) -> bool:
-        return decrement <= self._least and decrement**2 <= 2e-3 * self._least * before
-
-    @property
-    def _least(self) -> float:
-        """Decrease of J that is not worth a pass: no pass can see less than its rounding error."""
-        return float(np.fmax(self.tol, ROUNDING * abs(self.objective)))  # J may be NaN: not known
-
-    def _choose_light(self, local: Local, seen: bool, decrement: float) -> None:
-        """Go on without a new second derivative while the one at hand serves well."""
-        before, self._last = self._last, decrement
-        patience = PATIENCE[self.problem.cache is not None]
-        # Passes until the decrement is within `tol`, if each lowers it as the last one did.
-        left = np.inf
-        if 0 < decrement < before:
-            left = np.log(decrement / max(self.tol, 1e-300)) / np.log(before / decrement)
-        slow = seen and left > patience
-        after = decrement * (decrement / before) if before > 0 else 0.0
-        many = self.n_passes >= ENOUGH and not self._is_small(after, decrement)
-        again = (self._light and slow) or many or not local.exact
-        self._light = not again and self.damping == 0
-
-    def _pass(
-        self, theta: Array, before: Local, steps: tuple[float, ...] = ()
-    ) -> tuple[Local, Array]:
-        self.n_passes += 1
-        self.n_full += not self._light
-        result = self.problem.evaluate(theta, before, steps, light=self._light)
-        self._progress()
-        return result
-
-    def _step(self, local: Local, theta: Array, weight: Weight, decrement: float) -> Local | None:
+    def _step(self, local: Local, theta: Array, decrement: float) -> Local | None:
         """Move to θ, or as far as J falls; None where it does not: the next step is damped."""
-        before = local.theta
-        there, data = self._pass(theta, local, STEPS)
-        lengths = np.array([1.0, *STEPS])
-        values = np.array([there.value, *data])
-        J = values + [
-            self.problem.penalty(before + t * (theta - before), self.goal.alpha, weight)
-            for t in lengths
+        problem, weight, before = self.problem, self.weight, local.theta
+        there, data = problem.evaluate(theta, local, STEPS, light=self.light)
+        self.n_passes += 1
+        if self.progress:
+            self.progress()
+        lengths, way = np.array([1.0, *STEPS]), theta - before
+        J = np.array([there.value, *data]) + [
+            problem.penalty(before + t * way, self.goal.alpha, weight) for t in lengths
         ]
         # Once a limit of 0 is met, every step meets it: until then there is nothing to compare.
-        within = np.isfinite(weight.eta) or self.problem.is_within(before, weight)
-        now = J[-1] if within else np.inf
-        slack = ROUNDING * max(self._size, abs(now))
+        now = J[-1] if np.isfinite(weight.eta) or problem.is_within(before, weight) else np.inf
+        slack = ROUNDING * max(self.size, abs(now))
         if J[0] <= now - 1e-4 * decrement + slack:
-            self.damping = self.damping / 10 if self.damping > 1e-6 * self._unit else 0.0
+            self.damping = self.damping / 10 if self.damping > 1e-6 * self.unit else 0.0
             self.objective = float(J[0])
             return there
         falls = np.where(np.isfinite(J[:-1]), J[:-1], np.inf)
         best = int(np.argmin(falls))
-        self.objective = float(now)
         if not falls[best] < now - slack:
-            self.damping = max(10 * self.damping, 1e-3 * self._unit)
+            self.objective = float(now)
+            self.damping = max(10 * self.damping, 1e-3 * self.unit)
             return None
-        self.objective, self._light = float(falls[best]), False
-        return self._pass(before + lengths[best] * (theta - before), local)[0]
+        self.objective, self.light = float(falls[best]), False
+        self.n_passes += 1
+        return problem.evaluate(before + lengths[best] * way)[0]
 
 
 def fit_loss(  # noqa: PLR0917
@@ -279,20 +260,22 @@ def fit_loss(  # noqa: PLR0917
     nonlinear = output_kernel is not None or (
         spec.penalty == "nocco_output" and spec.unfairness != 0  # the limit 0 is the linear one's
     )
-    with (
-        rows.progress.watched(rows.source, problem.rows or PREDICT_ROWS) as source,
-        rows.progress.steps("iterations") as step,
-    ):
-        # A copy would factorise the linear part of φ again.
-        watched = problem if source is problem.source else replace(problem, source=source)
+    with ExitStack() as stack:
+        step = None
+        if rows.progress:
+            watched = rows.progress.watched(rows.source, problem.rows or PREDICT_ROWS)
+            problem = replace(problem, source=stack.enter_context(watched))
+            step = stack.enter_context(rows.progress.steps("iterations"))
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": step}
         if nonlinear and rows.design.psi is not None:
             return fit_loss_with_output(
-                rows, watched, spec, output_kernel, progress=step,
-                newton=lambda eta: newton(watched, Goal(spec.alpha, eta), **options),
+                rows, problem, spec, output_kernel, progress=step,
+                newton=lambda eta: newton(problem, Goal(spec.alpha, eta), **options),
             )  # fmt: skip
         goal = Goal(spec.alpha, spec.eta, spec.unfairness)
-        return watched.fit(newton(watched, goal, warm=warm, **options), spec)
+        result = newton(problem, goal, warm=warm, **options)
+        with one_blas_thread(result.theta.size):
+            return problem.fit(result, spec)
 
 
 def loss_path(

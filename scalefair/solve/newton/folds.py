@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data.folds import Folds
+from scalefair.held_out import ChanceRatio, held_out_shares, worst_of
 from scalefair.moments import Moments
 from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
-from scalefair.penalties import attribute, held_out_shares, worst_of
+from scalefair.penalties import attribute
 from scalefair.solve.limit import least_eta
 from scalefair.solve.newton.model import Local, Problem, Slice, Weight
 from scalefair.solve.ridge.path import Choice, FoldedMoments, GridScores, choose
@@ -28,7 +29,7 @@ from scalefair.solve.ridge.system import System
 # Decrease of J, in its natural size, that is not worth a pass for the fit of a fold: it moves the
 # scores by less than a hundredth of their unit
 TOLERANCE = 1e-5
-MAX_PASSES = 15  # passes for the fits of one model; each takes what it has found by then
+MAX_PASSES = 15  # for the fits of one model, converged or not
 MEMORY = 6  # changes of the gradient that correct a second derivative
 SHORTER = 0.25  # what is left of a step that J does not fall along
 NEAR = 1.5  # decades between the ridges of two fits that start from one model
@@ -53,6 +54,7 @@ class FoldProblem:
     parts: tuple[Problem, ...]
     tested: Sequence[Moments]
     folds: Folds
+    ratio: Callable[[int], ChanceRatio | None]
 
     @classmethod
     def build(
@@ -62,7 +64,7 @@ class FoldProblem:
         """Return the objective; `system` reads R and the ridges off moments."""
         tested = moments.folds
         parts = [replace(whole, system=system(moments.outside(k))) for k in range(len(tested))]
-        return cls(whole, (*parts, whole), tested, folds)
+        return cls(whole, (*parts, whole), tested, folds, moments.ratio)
 
     @property
     def left_out(self) -> NDArray[np.int64]:
@@ -110,7 +112,7 @@ class FoldProblem:
         m = len(system.ridge)
         for k, fold in enumerate(self.tested):
             coef = np.hstack([fit.theta[k][:m] for fit in fits])
-            folds.append(held_out_shares(fold, system.features, coef, t))
+            folds.append(held_out_shares(fold, system.features, coef, t, self.ratio(k)))
         return worst_of(folds)
 
 
@@ -293,7 +295,7 @@ def search_loss(
     if len(etas) > 1:
         inner = etas[(etas > 0) & np.isfinite(etas)]
         middle = float(inner[len(inner) // 2]) if len(inner) else start
-        models = problem.models(slice_.theta(middle))
+        models = problem.models(slice_.thetas(middle)[0])
         search.try_points(models, [Point(best.alpha, eta) for eta in etas])
         models = _try_neighbours(search, models, alphas)
     if finer or unfairness:
@@ -308,12 +310,9 @@ def _try_ridges(search: Trials, alphas: Array, eta: float) -> FoldModels:
     """Try ridges from the largest on, until the held-out loss has clearly risen; two a model."""
     problem, left = search.problem, list(alphas[::-1])
     local = problem.whole.start()
-    if local is None:  # the moments do not say what the data term is near a constant
-        zero = np.zeros((len(problem.whole.metric), problem.whole.loss.n_scores))
-        local = problem.whole.evaluate(zero, Local(zero, zero, np.empty((0, 0))))[0]
     while True:
         near = [alpha for alpha in left[:2] if alpha * 10**NEAR >= left[0]]
-        models = problem.models(Slice(problem.whole, local, near[-1]).theta(eta))
+        models = problem.models(Slice(problem.whole, local, near[-1]).thetas(eta)[0])
         search.try_points(models, [Point(alpha, eta) for alpha in near])
         local, left = models.parts[-1], left[len(near) :]
         best, last = search.least_loss(eta), Point(near[-1], eta)
@@ -344,8 +343,8 @@ def _try_neighbours(search: Trials, models: FoldModels, alphas: Array) -> FoldMo
         if not new:
             return models
         for alpha in new:
-            theta = Slice(problem.whole, models.parts[-1], alpha).theta(point.eta)
-            models = problem.models(theta)
+            slice_ = Slice(problem.whole, models.parts[-1], alpha)
+            models = problem.models(slice_.thetas(point.eta)[0])
             near = etas[max(of - 1, 0) : of + 2]
             search.try_points(models, [Point(alpha, eta) for eta in near])
 

@@ -18,7 +18,7 @@ from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
 from scalefair.moments.curvature import Along, RowFrame, loss_sums
-from scalefair.solve.fit import Diagnostics, LossFit, Spec, diagnose, rounding_of
+from scalefair.solve.fit import LossFit, Spec, diagnose
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, Solution, System, gain, spread
 
@@ -30,8 +30,8 @@ class Local:
     theta: Array
     gradient: Array
     hessian: Array
-    value: float = float("nan")  # NaN where it is not known
-    exact: bool = True  # False: a gradient that is a guess to start from
+    value: float = float("nan")  # NaN where no pass has evaluated it
+    exact: bool = True  # False: an approximate gradient to start from
 
 
 class Weight(NamedTuple):
@@ -55,6 +55,7 @@ class Problem:
     frame: RowFrame = field(init=False)  # how rows become z, shifted by the mean of Φ
     metric: Array = field(init=False)  # the mean of zzᵀ
     scale: float = field(init=False)  # the unit of f
+    factor: Array = field(init=False)  # R of one score's θ: zero for the intercept
 
     def __post_init__(self) -> None:
         system, design = self.system, self.design
@@ -69,7 +70,8 @@ class Problem:
         frame = RowFrame(design, system.features[1:], system.fit_intercept, shift)
         metric = block_diag(system.gram, np.eye(1)) if system.fit_intercept else system.gram
         scale = float(self.loss.scale(system.moments.mean("y"), spread(system)))
-        self.__dict__.update(linear=linear, frame=frame, metric=metric, scale=scale)
+        factor = np.pad(system.factor, ((0, int(system.fit_intercept)), (0, 0)))
+        self.__dict__.update(linear=linear, frame=frame, metric=metric, scale=scale, factor=factor)
 
     def solution(self, theta: Array) -> Solution:
         """β and the intercept of uncentred features."""
@@ -81,19 +83,14 @@ class Problem:
         """Explained share of the scores."""
         return self.system.explained_share(theta[: len(self.system.ridge)])
 
-    def diagnosed(self, local: Local, spec: Spec) -> Diagnostics:
-        """Return what rounding has left of the solution of the last Newton step."""
-        matrix = self.ridged(local.hessian, spec.alpha)
-        rounding = rounding_of(spec.dtype, self.system.moments.n_rows)
-        return diagnose(matrix, self.system.gram, rounding=rounding)
-
     def fit(self, result: Any, spec: Spec) -> LossFit:
         """Return the fit of a `NewtonFit`."""
         coef, intercept = self.solution(result.theta)
+        matrix = self.ridged(result.local.hessian, spec.alpha)  # of the last Newton step
         return LossFit(
             coef, intercept, result.eta, self.system.explained_share(coef),
-            self.diagnosed(result.local, spec), mean_loss=result.local.value,
-            n_iter=result.n_iter, n_passes=result.n_passes,
+            diagnose(matrix, self.system.gram, rounding=spec.rounding),
+            mean_loss=result.local.value, n_iter=result.n_iter, n_passes=result.n_passes,
         )  # fmt: skip
 
     def ridged(self, hessian: Array, alpha: float) -> Array:
@@ -145,14 +142,14 @@ class Problem:
         curvature = float(mean) if mean > 0 else 1.0
         return curvature, curvature / 2 * self.scale**2
 
-    def start(self) -> Local | None:
-        """The data term near its best constant, from the moments; None where that takes a pass."""
-        if not self.system.fit_intercept:
-            return None
-        start = self.loss.start(self.system.moments.mean("y"))
-        if start is None:
-            return None
+    def start(self) -> Local:
+        """The data term near its best constant, from the moments; or near 0, by a pass."""
         theta = np.zeros((len(self.metric), self.loss.n_scores))
+        start = None
+        if self.system.fit_intercept:
+            start = self.loss.start(self.system.moments.mean("y"))
+        if start is None:
+            return self.evaluate(theta)[0]
         theta[-1] = start.intercept
         gradient = np.zeros_like(theta)
         gradient[:-1] = self.system.target @ start.slope
@@ -161,13 +158,14 @@ class Problem:
         return Local(theta, gradient, hessian, exact=start.exact)
 
     def evaluate(
-        self, theta: Array, before: Local, steps: tuple[float, ...] = (), *, light: bool = False
-    ) -> tuple[Local, Array]:
+        self, theta: Array, before: Local | None = None, steps: tuple[float, ...] = (), *,
+        light: bool = False,
+    ) -> tuple[Local, Array]:  # fmt: skip
         """Make one pass; return the data term near θ, and its value on the steps to it.
 
-        A light pass sums no ΦᵀWΦ, but corrects that of `before` by the change of gradients (BFGS).
+        A light pass does not sum ΦᵀWΦ, but corrects that of `before` by the change of gradients.
         """
-        end, start, linear = theta, before.theta, self.linear
+        end, start, linear = theta, theta if before is None else before.theta, self.linear
         if linear is not None:  # f = zθ, of raw rows
             m = linear.shape[1]
             end, start = (np.concatenate([linear @ at[:m], at[m:]]) for at in (end, start))
@@ -177,9 +175,10 @@ class Problem:
             sums = sums.transform(linear)
         n = self.system.moments.weight
         values, gradient = sums.values / n, sums.gradient[0] / n
-        hessian = (
-            _corrected(before, theta, gradient) if light else self.of_scores(sums.hessian[0] / n)
-        )
+        if light and before is not None:
+            hessian = _corrected(before, theta, gradient)
+        else:
+            hessian = self.of_scores(sums.hessian[0] / n)
         return Local(theta, gradient, hessian, float(values[0])), values[1:]
 
     def of_scores(self, parts: Array) -> Array:
@@ -190,11 +189,11 @@ class Problem:
 
 
 def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
-    """The second derivative of `before`, made to map the way to θ to the change of gradient."""
+    """BFGS: the second derivative of `before` that maps the way to θ to the change of gradient."""
     way, change = (theta - before.theta).ravel("F"), (gradient - before.gradient).ravel("F")
     image = before.hessian @ way
     curved, expected = float(way @ change), float(way @ image)
-    if not curved > 1e-8 * expected > 0:  # NaN and rounding error teach nothing
+    if not curved > 1e-8 * expected > 0:  # NaN, or rounding error
         return before.hessian
     hessian = before.hessian.copy()
     add_outer(hessian, change, change / curved)
@@ -203,7 +202,7 @@ def _corrected(before: Local, theta: Array, gradient: Array) -> Array:
 
 
 def mean_curvature(loss: Any, moments: Moments, y: Array) -> float:
-    """κ = tr V″ / k at the best constant; of a loss that does not know that, at f = 0 on some y."""
+    """κ = tr V″ / k at the best constant, or at f = 0 on some y for a loss without a start."""
     start = loss.start(moments.mean("y"))
     if start is None:
         one = loss.n_scores == 1, loss.n_targets == 1
@@ -239,7 +238,7 @@ class Slice:
 
     @cached_property
     def _directions(self) -> Directions:
-        factor = self._of_scores(self._problem.system.factor, np.zeros((1, 0)))
+        factor = np.asarray(np.kron(np.eye(self._shape[1]), self._problem.factor), np.float64)
         return Directions.of(factor, self._factor.solve(factor), self.ridge)
 
     @property
@@ -247,17 +246,14 @@ class Slice:
         """RᵀA⁻¹R in its eigenbasis."""
         return self._directions.strength
 
-    def theta(self, eta: float) -> Array:
-        """θ of shape (p, k) at one η."""
-        return np.asarray(self._thetas(np.array([eta]))[0])
-
-    def _thetas(self, etas: Array) -> Array:
+    def thetas(self, *etas: float) -> Array:
+        """θ for each η, shape (E, p, k)."""
         p, k = self._shape
-        if not np.any(etas) or self._problem.system.factor.shape[1] == 0:
+        if not any(etas) or self._problem.system.factor.shape[1] == 0:
             thetas = np.tile(self.ridge, (len(etas), 1))
         else:
             vectors, strength, along = self._directions
-            thetas = self.ridge - (gain(2.0 * etas, strength) * along) @ vectors.T
+            thetas = self.ridge - (gain(2.0 * np.array(etas), strength) * along) @ vectors.T
         return np.asarray(thetas.reshape(-1, k, p).transpose(0, 2, 1))
 
     def about(self, theta: Array, gradient: Array, eta: float) -> Array:
@@ -281,7 +277,7 @@ class Slice:
     def shares(self, etas: Array) -> Array:
         """Explained share of the scores for each η; NaN where f is constant."""
         system = self._problem.system
-        at = np.concatenate([self._thetas(np.zeros(1)), self._thetas(np.atleast_1d(etas))])
+        at = self.thetas(0.0, *np.atleast_1d(etas))
         return path_shares(system.share_factor, system.deviation, at[:, : len(system.factor)])
 
     def quadratic(self) -> Quadratic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,13 @@ import scipy.linalg
 from scalefair._typing import Array, Chunk
 from scalefair.features.base_model import MAX_DIRECTIONS
 from scalefair.features.blocks import RidgeCurve
-from scalefair.features.design import Design, chunk_rows
+from scalefair.features.design import Design
 from scalefair.kernels import RBF
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.output_features import OutputKernel, OutputPass, OutputRows
 from scalefair.penalties import normalized, whitening
-from scalefair.solve.fit import LossFit, RidgeFit, Spec, of_eigenvalues, rounding_of
+from scalefair.solve.fit import LossFit, RidgeFit, Spec, of_eigenvalues
 from scalefair.solve.limit import check_attainable, solve_output_under_limit
 from scalefair.solve.output.hsic import OutputFit, OutputObjective, solve_output
 from scalefair.solve.ridge.direct import ridge_fit, solve_primal
@@ -43,7 +44,7 @@ def output_objective(
     names, whiten = whitening(system.moments, spec.eps)
     mean = system.moments.mean(*names)
     rows_of = OutputRows(design, system.features, names, mean, whiten)
-    size = rows.chunk_rows or chunk_rows(rows_of.width, design.dtype)
+    size = rows.chunk_rows or design.chunk_rows(rows_of.width)
     phi = design.phi.linear_
     width = design.phi.n_raw_
 
@@ -96,14 +97,13 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
         return solve_output(weighed, coef, zero, unit=unit, progress=progress)
 
-    with rows.progress.steps("iterations") as progress:
+    with rows.progress.steps("iterations") if rows.progress else nullcontext() as progress:
         eta, result = _weighted_or_limited(fit, spec, weight_unit)
     # The share does not depend on the scale of f, so under a limit it ends with the best one.
     limited = spec.unfairness is not None and eta > 0
     coef = rescale(system, result.coef) if limited else result.coef
     share = result.dependence.share
-    rounding = rounding_of(spec.dtype, system.moments.n_rows)
-    diagnostics = of_eigenvalues(Spectrum.of(system).values, spec.alpha, rounding)
+    diagnostics = of_eigenvalues(Spectrum.of(system).values, spec.alpha, spec.rounding)
     return ridge_fit(
         system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share
     )
@@ -111,7 +111,7 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
 
 def fit_loss_with_output(
     rows: Rows, problem: Any, spec: Spec, kernel: Any, *, newton: Callable[[float], Any],
-    progress: Callable[[], Any],
+    progress: Callable[[], Any] | None,
 ) -> LossFit:  # fmt: skip
     """Return the fit of a general loss with a kernel on f, from `newton` at a linear penalty."""
     system = problem.system
@@ -122,7 +122,7 @@ def fit_loss_with_output(
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
         linear = newton(eta / weight_unit)
-        last[:] = [linear.local]
+        last[:] = [linear]
         coef, intercept = problem.solution(linear.theta)
         if start is not None:
             coef, intercept = start.coef, start.intercept
@@ -131,10 +131,11 @@ def fit_loss_with_output(
         return solve_output(weighed, coef, intercept, unit=unit, hessian=hessian, progress=progress)
 
     eta, result = _weighted_or_limited(fit, spec, weight_unit)
-    return LossFit(
-        result.coef, result.intercept, eta, system.explained_share(result.coef),
-        problem.diagnosed(last[0], spec),
-        mean_loss=objective.mean_loss(result.coef, result.intercept), n_iter=result.n_iter,
+    linear: LossFit = problem.fit(last[0], spec)
+    return replace(
+        linear, coef=result.coef, intercept=result.intercept, eta=eta,
+        explained_share=system.explained_share(result.coef), n_iter=result.n_iter,
+        mean_loss=objective.mean_loss(result.coef, result.intercept),
         n_passes=objective.rows.n_passes, output_share=result.dependence.share,
     )  # fmt: skip
 

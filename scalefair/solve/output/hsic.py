@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -237,7 +238,7 @@ class Coordinates:
 def solve_output(
     objective: OutputObjective, coef: Array, intercept: Array, *, unit: float,
     hessian: Array | None = None, tol: float = TOL, max_iter: int = MAX_ITER,
-    progress: Callable[[], Any] = lambda: None,
+    progress: Callable[[], Any] | None = None,
 ) -> OutputFit:  # fmt: skip
     """Minimise J, of natural size `unit`, by L-BFGS in coordinates chosen anew at times."""
     if objective.eta == 0:  # the start is the optimum
@@ -263,7 +264,7 @@ def solve_output(
 
 def _descend(
     objective: OutputObjective, at: Coordinates, coef: Array, intercept: Array, *, unit: float,
-    tol: float, progress: Callable[[], Any], steps: int,
+    tol: float, progress: Callable[[], Any] | None, steps: int,
 ) -> Any:  # fmt: skip
     """Take so many steps of L-BFGS."""
 
@@ -276,5 +277,9 @@ def _descend(
     }  # fmt: skip
     return minimize(  # type: ignore[call-overload]
         value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
-        callback=lambda _: progress() and None,
+        callback=None if progress is None else partial(_count, progress),
     )  # fmt: skip
+
+
+def _count(progress: Callable[[], Any], _x: Array) -> None:
+    progress()

@@ -15,6 +15,7 @@ are the roots of one function of h. Where k ≤ 0, a descent finds them. y has u
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,7 +36,6 @@ from scalefair.solve.fit import (
     diagnose,
     digits_left,
     of_eigenvalues,
-    rounding_of,
 )
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
@@ -44,7 +44,7 @@ from scalefair.solve.ridge.system import Directions, Solution, System, best_scal
 WIDE = 8000  # features from which on the m×m eigenproblem is out of reach
 # Values of h, in units of its effect, between which η(h) may turn; beyond, η grows with h
 SCAN = np.logspace(-6, 9, 46)
-LEAST = 1e-9  # least k that is looked for by roots
+LEAST = 1e-9  # least k that roots are searched for
 # Difference of J, in units of the variance of y, that decides between two ways to a minimum
 TIE = 1e-9
 LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
@@ -52,9 +52,9 @@ LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
 
 def fit_ridge(system: System, spec: Spec, spectrum: Spectrum | None = None) -> RidgeFit:
     """Return the fit of a system, of which a `spectrum` may be known, by a weight or a limit."""
-    rounding, eta = rounding_of(spec.dtype, system.moments.n_rows), spec.eta
+    eta = spec.eta
     if spec.unfairness is None and spec.penalty != "nocco_output":
-        coef, diagnostics = solve_primal(system, spec.alpha, eta, rounding)
+        coef, diagnostics = solve_primal(system, spec.alpha, eta, spec.rounding)
         return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
     spectrum = spectrum or Spectrum.of(system)
     if spec.unfairness is not None:
@@ -62,7 +62,7 @@ def fit_ridge(system: System, spec: Spec, spectrum: Spectrum | None = None) -> R
     else:
         eps = DEFAULT_EPS if spec.eps is None else spec.eps
         coef = solve_output_nocco(system, spectrum, spec.alpha, eta, eps)
-    diagnostics = of_eigenvalues(spectrum.values, spec.alpha, rounding)
+    diagnostics = of_eigenvalues(spectrum.values, spec.alpha, spec.rounding)
     return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
 
 
@@ -80,7 +80,7 @@ def fit_wide(
         moments, gram, penalty=spec.penalty, eps=spec.eps, fit_intercept=fit_intercept,
         features=rows.design.features, ridge=ridge(moments),
     )  # fmt: skip
-    with rows.progress.steps("iterations") as step:
+    with rows.progress.steps("iterations") if rows.progress else nullcontext() as step:
         result = solve_iterative(system, spec.alpha, seed=seed, progress=step)
     if spec.unfairness is None:
         coef, eta = result.slice.coef(np.array([spec.eta]))[0], spec.eta
@@ -88,8 +88,7 @@ def fit_wide(
         coef, eta = limited(result.slice, spec.unfairness)
     # Nobody has seen the least eigenvalue, which is at least α.
     condition = 1.0 + result.largest / spec.alpha
-    rounding = rounding_of(spec.dtype, moments.n_rows)
-    diagnostics = digits_left(condition, None, len(system.scale), rounding)
+    diagnostics = digits_left(condition, None, len(system.scale), spec.rounding)
     return moments, ridge_fit(system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter)
 
 
@@ -162,7 +161,7 @@ def solve_output_nocco(
     ends = spectrum.at(alpha).coordinates(np.array([0.0, np.inf]))
     others = [descend(spectrum, end, alpha, eta, eps) for end in ends]
     values = [objective(spectrum, point, alpha, eta, eps)[0] for point in [*points, *others]]
-    # A descent knows its end less well than a root is known: it must be better to be taken.
+    # A descent is less accurate than a root: it is taken only if it is clearly better.
     values[: len(points)] = [value - TIE for value in values[: len(points)]]
     best = [*points, *others][int(np.argmin(values))]
     return np.asarray(unit * (spectrum.basis @ best))

@@ -115,7 +115,7 @@ class Solved(NamedTuple):
 
 def block_cg(
     operator: Operator, right: Array, tol: float, max_iter: int,
-    progress: Callable[[], Any] = lambda: None,
+    progress: Callable[[], Any] | None = None,
 ) -> Solved:  # fmt: skip
     """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
 
@@ -137,7 +137,8 @@ def block_cg(
         Q, turn = np.linalg.qr(Q - cho_solve(step, MS.T, check_finite=False).T)
         G, S = turn @ G, Q + S @ turn.T
         n_iter += 1
-        progress()
+        if progress:
+            progress()
     return Solved(Z, n_iter)
 
 
@@ -188,12 +189,12 @@ class IterativeFit(NamedTuple):
     slice: AlphaSlice
     n_iter: int  # passes over the rows
     residual: float  # largest relative one of all right-hand sides
-    largest: float = 0.0  # eigenvalue of the scaled Gram matrix, as far as the sketch knows
+    largest: float = 0.0  # eigenvalue of the scaled Gram matrix, by the sketch
 
 
 def solve_iterative(
     system: StreamedSystem, alpha: float, *, sketch: Sketch | None = None, tol: float = 1e-9,
-    max_iter: int = 200, seed: int = 0, progress: Callable[[], Any] = lambda: None,
+    max_iter: int = 200, seed: int = 0, progress: Callable[[], Any] | None = None,
 ) -> IterativeFit:  # fmt: skip
     """Solve (C + αD + ηRRᵀ) β = c at one α > 0 and for every η, without forming C.
 
@@ -250,8 +251,10 @@ class _Solved(NamedTuple):
     n_iter: int
 
 
-def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Callable[[], Any]) -> _Solved:
-    """Solve, look at the true residual, and go on from there while that helps."""
+def _solve(
+    whitened: _Whitened, tol: float, max_iter: int, progress: Callable[[], Any] | None
+) -> _Solved:
+    """Solve, compute the true residual, and solve for that again while it falls."""
     Z, residual, n_iter = np.zeros_like(whitened.right), whitened.right, 0
     while True:
         before = largest_norm(residual)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from scalefair import penalties
+from scalefair import held_out, penalties
 from scalefair._linalg import positive_eigh, thin_root, times_each
 from scalefair._typing import Array
 from scalefair.data.sources.threads import SMALL, run_each
@@ -48,7 +48,7 @@ class Spectrum:
         same = system.share_factor is system.factor
         share_factor = factor if same else basis.T @ system.share_factor
         # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
-        # is judged on rows that know s.
+        # is measured on rows with s.
         deviation = np.sqrt(values)
         if shares and system.covariance is not system.gram:
             deviation = thin_root(system.covariance) @ basis
@@ -121,7 +121,7 @@ def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
 
 
 def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) -> Array:
-    """β of shape (A, E, m, t) as columns, of shape (m, A·E·t); with the best scale if so asked."""
+    """β of shape (A, E, m, t) as columns, (m, A·E·t); of the best scale if `rescaled`."""
     if rescaled:
         # Without penalty the limit is not active, and the ridge fit stays as it is.
         coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
@@ -135,13 +135,13 @@ class GridScores:
 
     mse: Array  # mean squared error, averaged over the targets; or the mean of another loss
     share: Array  # corrected for chance, not yet floored at 0
-    rows: float = np.inf  # Kish's count of those that judge the shares
+    rows: float = np.inf  # Kish's count of those that shares are measured on
     constant: Array | None = None  # error of the best constant (K,); None: no candidate
 
     @property
-    def estimate(self) -> penalties.ShareEstimate:
+    def estimate(self) -> held_out.ShareEstimate:
         """The held-out share of every (α, η), shape (A, E)."""
-        return penalties.ShareEstimate.of(self.share, self.rows)
+        return held_out.ShareEstimate.of(self.share, self.rows)
 
     def bounds(self, etas: Array, limit: float) -> Array:
         """Return what must be within a limit, shape (A, E): shares with a margin.
@@ -171,6 +171,11 @@ class FoldedMoments:
     folds: Sequence[Moments]
     always: Moments | None
     total: Moments
+    ratios: Sequence[held_out.ChanceRatio] = ()  # of each fold; none: f varies alike at every s
+
+    def ratio(self, k: int) -> held_out.ChanceRatio | None:
+        """Return how much more chance explains of a fold than where f varies alike at every s."""
+        return self.ratios[k] if self.ratios else None
 
     def outside(self, k: int) -> Moments:
         """Moments of the rows outside a fold: added up, as subtracting from the total cancels."""
@@ -182,7 +187,7 @@ class FoldFits:
     """The systems without each fold, decomposed once; `rescaled`: β ← aβ, as under a limit."""
 
     def __init__(self, moments: FoldedMoments, *, rescaled: bool = False, **system: Any) -> None:
-        self._folds, self._rescaled = moments.folds, rescaled
+        self._folds, self._rescaled, self._ratio = moments.folds, rescaled, moments.ratio
 
         def decompose(k: int) -> tuple[System, Spectrum]:
             built = System.build(moments.outside(k), **system)
@@ -212,19 +217,20 @@ class FoldFits:
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
 
-        def score(k: int) -> tuple[Array, penalties.HeldOut | None]:
+        def score(k: int) -> tuple[Array, held_out.HeldOut | None]:
             fold, system, B = self._folds[k], self._systems[k], self._coef(k, alphas, etas)
             t, scored = system.target.shape[1], fold.scored
             variance = penalties.variance_of(scored, system.features, B).reshape(-1, t)
             errors = squared_errors(system, B, variance, scored).mean(axis=1)
             if penalties.attribute(fold) is None:
                 return errors, None
-            judges = [penalties.held_out_shares(on, system.features, B, t) for on in fold.judges]
-            return errors, penalties.HeldOut.joined(judges)
+            how = system.features, B, t, self._ratio(k)
+            judges = [held_out.held_out_shares(on, *how) for on in fold.judges]
+            return errors, held_out.HeldOut.joined(judges)
 
         errors, shares = zip(*self._each(score), strict=True)
         shape = (len(self._folds), len(alphas), len(etas))
-        worst = np.full(shape, np.nan) if None in shares else penalties.worst_of(shares)
+        worst = np.full(shape, np.nan) if None in shares else held_out.worst_of(shares)
         rows = sum(fold.judged.effective_rows for fold in self._folds)
         return GridScores(np.reshape(errors, shape), worst.reshape(shape), rows)
 
@@ -296,7 +302,7 @@ def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice 
 
 def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     """Return the largest η whose error, at its own best α, is within one error of the best."""
-    mean, error = penalties.mean_and_error(scores.mse)
+    mean, error = held_out.mean_and_error(scores.mse)
     mean = np.where(np.isnan(mean), np.inf, mean)
     alpha = np.argmin(mean, axis=0)
     best = np.min(mean, axis=0)
@@ -310,9 +316,9 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
 def best_alpha(system: System, spectrum: Spectrum) -> float:
     """Return the α of least |y − f|²/n / (1 − 1.4 d/n)² without penalty; d = tr C(C + α)⁻¹.
 
-    Generalised cross-validation, which knows all α from one decomposition: where C = diag(λ),
+    Generalised cross-validation of all α by one decomposition: where C = diag(λ),
     |y − f|²/n = |y|²/n − Σ c²(λ + 2α)/(λ + α)². The 1.4 is customary: it undersmooths less where
-    rows are few. Exact fits are told apart by d, not by rounding errors.
+    rows are few. Exact fits are compared by d, not by rounding errors.
     """
     alphas, values = default_alphas(system, 57, -8.0)[::-1], spectrum.values
     moments = system.moments.scored
@@ -322,8 +328,8 @@ def best_alpha(system: System, spectrum: Spectrum) -> float:
     explained = (shrunk + alphas[:, None]) / shrunk**2 @ np.sum(spectrum.target**2, axis=1)
     errors = np.maximum(size - explained, 1e-10 * size)
     freedom = np.sum(values / shrunk, axis=1) + system.fit_intercept
-    room = 1 - 1.4 * freedom / moments.effective_rows
-    return float(alphas[np.argmin(np.where(room > 0, errors / room**2, np.inf))])
+    left = 1 - 1.4 * freedom / moments.effective_rows
+    return float(alphas[np.argmin(np.where(left > 0, errors / left**2, np.inf))])
 
 
 def default_etas(system: System, alpha: float, count: int = 25) -> Array:

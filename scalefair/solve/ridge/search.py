@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from scalefair._typing import Array
+from scalefair.held_out import MARGIN, NO_SHARE, ShareEstimate
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
-from scalefair.penalties import MARGIN, NO_SHARE, ShareEstimate, chance_of, group_counts
+from scalefair.penalties import chance_of, group_counts
 from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, choose
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
@@ -80,9 +81,9 @@ def search(
     for eps in epses:
         tried = []
         for ratio in ratios:
-            asked = options(ratio, eps)
-            fits = FoldFits(moments, rescaled=unfairness is not None, **asked)
-            result = SearchResult(alphas, etas, NOT_SCORED, None, asked["eps"], ratio, fits)
+            own = options(ratio, eps)
+            fits = FoldFits(moments, rescaled=unfairness is not None, **own)
+            result = SearchResult(alphas, etas, NOT_SCORED, None, own["eps"], ratio, fits)
             tried.append(_chosen(result, unfairness))
         results.append(min(tried, key=lambda result: result.mse))
     if unfairness is None:
@@ -94,7 +95,7 @@ def search(
 def _search_calibrations(
     best: SearchResult, moments: FoldedMoments, options: Options, unfairness: float
 ) -> SearchResult:
-    """Return the best point over λ and τ, found along η at the best α, ε and ratio so far."""
+    """Return the best point over λ and τ, searched along η at the best α, ε and ratio so far."""
     if moments.total.judged is moments.total or best.choice is None:
         return best
     penalty = options(best.ratio, best.eps)["penalty"]
@@ -136,14 +137,14 @@ def between(etas: Array, chosen: int, count: int = REFINE) -> Array:
 
 
 def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
-    """Raise ValueError if a fold cannot judge; warn of groups that some fold has no two rows of."""
+    """Raise ValueError if a fold is too small; warn of groups with under two rows in a fold."""
     counts = np.array([group_counts(fold) for fold in folds])
     total = counts.sum(axis=0)
     small = np.flatnonzero((total > 0.5) & (counts.min(axis=0, initial=np.inf) < 1.5))
     if max(chance_of(fold) for fold in folds) >= 1:
         fold = int(np.argmax([chance_of(fold) for fold in folds]))
         raise ValueError(
-            f"fold {fold} of cv is too small to judge the held-out share: its "
+            f"fold {fold} of cv is too small to measure the held-out share on: its "
             f"{folds[fold].n_rows} rows are no more than the degrees of freedom of the best "
             f"function of the sensitive attributes{_named(small, names, total)}; use fewer folds, "
             "merge rare groups, use fewer n_sensitive_components, or give more rows"
@@ -151,7 +152,7 @@ def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
     if len(small):
         absent = " (in some fold there is none)" if counts[:, small].min() < 0.5 else ""
         warnings.warn(
-            "groups too small for every fold to judge the share of"
+            "groups too small to measure the share of in every fold"
             f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
             "give more rows", UserWarning, stacklevel=2,
         )  # fmt: skip
@@ -168,7 +169,7 @@ def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> s
 
 
 def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None:
-    """Warn that the prediction is a constant, and say what stood in the way of another."""
+    """Warn that the prediction is a constant, and why."""
     least = float(np.nanmin(scores.bounds(etas, unfairness), initial=np.inf))
     reason = (
         "every fit does, as where y is constant"

@@ -34,7 +34,7 @@ class System:
 
     moments: Moments
     mean: Array  # of Φ, (m,)
-    covariance: Any  # C_φ of the rows that know s; all that is asked of it is a product
+    covariance: Any  # C_φ of the rows with s; only products with it are needed
     gram: Any  # C_φ, or the uncentred ΦᵀΦ/n without intercept
     target: Array  # C_φy, or the uncentred Φᵀy/n without intercept, (m, t)
     factor: Array  # R of the penalty, always centred, (m, q)

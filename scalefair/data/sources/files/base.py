@@ -46,7 +46,7 @@ class Files(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int | None:
-        """Rows of all files, None where only a pass can tell."""
+        """Rows of all files, None if unknown before a pass."""
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from scalefair.data.frames import resolve_columns
 from scalefair.data.sources.files.base import (
     Files,
     Piece,
@@ -26,7 +25,7 @@ from scalefair.data.sources.files.base import (
     no_rows,
 )
 from scalefair.data.sources.files.paths import Listing
-from scalefair.errors import CellError, CsvOptionError, InputError
+from scalefair.errors import CellError, CsvOptionError, InputError, resolve_columns
 
 # Types of some columns, or a function of the header that returns them
 ColumnTypes = Mapping[str, Any] | Callable[[list[str]], Mapping[str, Any]]
@@ -118,13 +117,14 @@ class CsvFiles(Files):
             raise InputError(f"{where}: neither parquet nor text", remedy, where=where)
         others = [mark for mark in _DELIMITERS if mark in header]
         if others and self.delimiter not in header:
-            what = f"{where}: its header has no {self.delimiter!r} but {others[0]!r} between names"
+            what = f"{where}: the header is separated by {others[0]!r}, not {self.delimiter!r}"
             raise CsvOptionError(what, "delimiter", others[0], where=where)
 
     def _lasting_type(self, where: str, field: pa.Field, batch: pa.RecordBatch) -> pa.DataType:
         """Return the type for all rows: whole numbers at first may be followed by others."""
         if _is_row_number(field.name):
-            warnings.warn(f"{where}: column {field.name!r}, an index: left out", stacklevel=2)
+            what = f"{where}: column {field.name!r} is an index of rows and is left out"
+            warnings.warn(what, stacklevel=2)
         elif pa.types.is_binary(field.type):  # which pyarrow reads without a word
             what = f"{where}: column {field.name!r} is not {self.encoding.upper()}"
             raise CsvOptionError(what, "encoding", "latin-1", column=field.name, where=where)
@@ -140,14 +140,14 @@ class CsvFiles(Files):
         marked = cells.filter(pc.and_not(others, numbers))
         if len(marked) and pc.sum(pc.or_(numbers, others)).as_py() >= most:
             mark = "," if self.decimal == "." else "."
-            cell = f"{marked[0].as_py()!r}, decimals unless {mark!r} marks thousands"
+            cell = f"{marked[0].as_py()!r}, where {mark!r} looks like a decimal mark"
             what = f"{where}: column {name!r} has {cell}"
             raise CsvOptionError(what, "decimal", mark, column=name, where=where)
         if len(cells) / 2 < known < len(cells):
             odd = cells.filter(pc.invert(numbers))[0].as_py()
             warnings.warn(
                 f"{where}: column {name!r}: {known:,} of {len(cells):,} cells in the first rows "
-                f"are numbers; read as text because of {odd!r}: mend or empty such cells",
+                f"are numbers; read as text because of {odd!r}; correct or clear such cells",
                 stacklevel=2,
             )
 

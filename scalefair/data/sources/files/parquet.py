@@ -32,7 +32,7 @@ _BUFFER, _REMOTE_BUFFER = 2**20, 2**23
 
 @dataclass(frozen=True)
 class Footer:
-    """What the end of a parquet file says."""
+    """Number of rows and schema, from the end of a parquet file."""
 
     n_rows: int
     schema: pa.Schema
@@ -148,7 +148,8 @@ def _common_field(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
     if pa.types.is_null(field.type):
         return other
     kind = kind_of(field)
-    zones = [getattr(f.type, "tz", None) is None for f in (field, other)]
+    types = (field.type, other.type)
+    zones = [not (pa.types.is_timestamp(dtype) and dtype.tz) for dtype in types]
     if kind != kind_of(other) or len(set(zones)) > 1:
         raise InputError(
             f"{where}: column {field.name!r} has the type {other.type}, in the files before "

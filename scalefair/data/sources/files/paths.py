@@ -1,4 +1,4 @@
-"""Which files a path means, in which order, and what the names of their folders say."""
+"""The files of a path in order, and the columns that the names of their folders give."""
 
 from __future__ import annotations
 

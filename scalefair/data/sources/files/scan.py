@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from scalefair._typing import Chunk
 from scalefair.data import frames
-from scalefair.data.frames import Kind, resolve_columns
+from scalefair.data.frames import Kind
 from scalefair.data.sources.base import ARGUMENTS, ChunkSource, finite_columns, weights
 from scalefair.data.sources.files.base import Files, Piece, kind_of, no_rows
 from scalefair.data.sources.files.csv import CSV_ENDINGS, CsvFiles
 from scalefair.data.sources.files.parquet import PARQUET_ENDINGS, ParquetFiles
 from scalefair.data.sources.files.paths import PathOrPaths, find_files
+from scalefair.errors import resolve_columns
 
 # Rows of parquet and bytes of csv from which on a piece is long enough
 PIECE_ROWS, PIECE_BYTES = 2**17, 2**25
@@ -60,7 +61,7 @@ class Scan:
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """What each column holds: numeric, categorical, boolean, datetime or nothing at all."""
+        """What each column holds: "numeric", "categorical", "boolean", "datetime" or "empty"."""
         return {field.name: kind_of(field) for field in self.files.schema(self.selected)}
 
     def __getitem__(self, chosen: Chosen) -> Scan:
@@ -92,7 +93,7 @@ class Scan:
         return pa.concat_tables(tables)
 
     def count_rows(self) -> int:
-        """Return the number of rows, reading the files once where nothing else tells."""
+        """Return the number of rows, reading the files once if need be."""
         if self.n_rows is not None:
             return self.n_rows
         return sum(table.num_rows for _, table in self.files.tables(self.selected[:1], 2**16))
@@ -164,7 +165,8 @@ def scan_csv(
     The first rows decide the type of each column for all rows of all files, whole numbers being
     read as float64. A later cell that does not fit is a ValueError. An empty cell, NA, NaN or null
     without quotes is a missing value. A first column without a name, as pandas writes its index,
-    is left out with a warning; so is said which cell makes text of a column of numbers.
+    is left out with a warning. Another warning names the cell that turns a column of numbers into
+    text.
 
     Parameters
     ----------
@@ -244,7 +246,7 @@ class FileSource(ChunkSource):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can tell."""
+        """Number of rows, None if unknown before a pass."""
         return self.x.n_rows
 
     def _read(self, rows: int) -> Iterator[Chunk]:

@@ -1,4 +1,4 @@
-"""Tables of pyarrow put together, converted and written; whoever looks finds the file or none."""
+"""Tables of pyarrow: joined, converted, and written atomically."""
 
 from __future__ import annotations
 

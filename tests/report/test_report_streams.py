@@ -1,0 +1,78 @@
+"""Reports of rows that are not in memory: the same rows, and no more memory than the fit."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import scalefair
+from scalefair import FairKernelRidgeCV, FairRidge
+from scalefair.data import frames
+from scalefair.errors import InputError
+from scalefair.report import fit_frontier, from_scan, from_table
+from tests.errors import refused
+from tests.report.test_report_positions import SMALL, people
+
+
+@pytest.mark.slow
+def test_a_streamed_report_needs_no_more_memory_than_the_fit(tmp_path, monkeypatch):
+    """Held-out rows are bounded, and no array has an entry for each of the others."""
+    monkeypatch.setattr("scalefair.report.problem.MAX_HELD_OUT", 300)
+    peaks = {}
+    model = FairKernelRidgeCV(unfairness=0.05, sensitive_columns=["sex"], cv=2, **SMALL)
+    with scalefair.config_context(chunk_rows=1000):
+        for n in (4_000, 16_000):
+            X, y, S = people(n)
+            X.assign(sex=S["sex"], y=y).to_parquet(tmp_path / f"{n}.parquet", row_group_size=1000)
+            scan = scalefair.scan_parquet(tmp_path / f"{n}.parquet")
+            del X, y, S
+            inputs = scan[["x", "grade", "sex"]]
+            for name, work in (
+                ("fit", lambda inputs=inputs, scan=scan: model.fit(inputs, scan["y"])),
+                ("report", lambda scan=scan: fit_frontier(
+                    from_scan(scan, target="y", sensitive=["sex"]), model)),
+            ):  # fmt: skip
+                work()  # imports and caches
+                tracemalloc.start()
+                work()
+                peaks[name, n] = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+    growth = {name: peaks[name, 16_000] - peaks[name, 4_000] for name in ("fit", "report")}
+    assert growth["report"] <= max(growth["fit"], 0) + 5 * 12_000, peaks
+    assert peaks["report", 16_000] < 16_000 * 4 * 8 + 2 * peaks["fit", 4_000], peaks
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_streamed_rows_are_fitted_without_those_held_out(tmp_path, text):
+    X, y, S = people(400)
+    y = np.where(y > 1, "yes", "no") if text else y
+    weight = np.random.default_rng(0).random(400)
+    table = X.assign(sex=S["sex"], y=y, w=weight)
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=90)
+    scan = scalefair.scan_parquet(tmp_path / "t.parquet")
+    problem = from_scan(scan, target="y", sensitive=["sex"], weight="w", hidden=True)
+    assert (problem.train.n_rows, problem.test.n_rows) == (320, 80)
+    rest = np.delete(np.arange(400), problem.tested)
+    target = (y == "yes").astype(float) if text else y
+    model = problem.train.fit(FairRidge(eta=1.0))
+    expected = FairRidge(eta=1.0).fit(
+        X.iloc[rest], target[rest], sensitive_features=S[["sex"]].iloc[rest],
+        sample_weight=weight[rest],
+    )  # fmt: skip
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+    held_out = table.iloc[problem.tested]
+    np.testing.assert_array_equal(frames.to_numpy(problem.test.X), held_out[["x", "grade"]])
+    np.testing.assert_array_equal(problem.test.y, target[problem.tested])
+
+
+def test_a_target_with_a_third_level_somewhere_is_refused(tmp_path):
+    X, y, S = people(400)
+    y = np.where(y > 1, "yes", "no").astype(object)
+    tested = from_table(X.assign(y=y, sex=S["sex"]), target="y", sensitive=["sex"]).tested
+    y[np.setdiff1d(np.arange(400), tested)[5]] = "maybe"
+    X.assign(sex=S["sex"], y=y).to_parquet(tmp_path / "t.parquet")
+    problem = from_scan(
+        scalefair.scan_parquet(tmp_path / "t.parquet"), target="y", sensitive=["sex"]
+    )
+    with refused("'y'", "'maybe'", error=InputError):
+        problem.train.fit(FairRidge(eta=1.0, sensitive_columns=["sex"]))
