@@ -52,9 +52,7 @@ def read(path):
 def is_affected(version, part):
     """Say whether a version is listed, or in a range."""
     ranges = [found["events"] for found in part.get("ranges", []) if found["type"] == "ECOSYSTEM"]
-    return str(version) in map(str, part.get("versions", [])) or any(
-        is_inside(version, events) for events in ranges
-    )
+    return str(version) in map(str, part.get("versions", [])) or any(is_inside(version, events) for events in ranges)
 
 
 def is_inside(version, events):
@@ -65,9 +63,7 @@ def is_inside(version, events):
             limit = Version(str(at))
             if kind == "introduced" and version >= limit:
                 inside = True
-            elif (kind == "fixed" and version >= limit) or (
-                kind == "last_affected" and version > limit
-            ):
+            elif (kind == "fixed" and version >= limit) or (kind == "last_affected" and version > limit):
                 inside = False
     return inside
 

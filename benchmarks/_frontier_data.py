@@ -152,9 +152,7 @@ def _adult(seed: int, rows: int | None) -> Split:  # noqa: ARG001 - the split is
     return Split("E", X[:rows], y[:rows], X_test, y_test, ["race", "sex"])
 
 
-def _split(
-    name: str, frame: pd.DataFrame, y: Any, train: Any, test: Any, sensitive: list[str]
-) -> Split:
+def _split(name: str, frame: pd.DataFrame, y: Any, train: Any, test: Any, sensitive: list[str]) -> Split:
     mean, deviation = y[train].mean(), y[train].std()
     z = (y - mean) / deviation
     take = [frame.iloc[rows].reset_index(drop=True) for rows in (train, test)]
@@ -162,9 +160,7 @@ def _split(
     return Split(name, X, z[train], X_test, z[test], sensitive)
 
 
-def _pooled(
-    train: pd.DataFrame, test: pd.DataFrame, sensitive: list[str]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pooled(train: pd.DataFrame, test: pd.DataFrame, sensitive: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Make text columns categories, with the rare levels of the training rows as one."""
     train, test = train.copy(), test.copy()
     for column in train.columns:

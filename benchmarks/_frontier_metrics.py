@@ -43,8 +43,7 @@ def _means(groups: Any, f: Any) -> Any:
 
 def _r2(model: Any, S: Any, f: Any) -> float:
     around = f - f.mean()
-    return float(1 - np.mean((around - cross_val_predict(model, S, around, cv=FOLDS)) ** 2)
-                 / np.var(f))  # fmt: skip
+    return float(1 - np.mean((around - cross_val_predict(model, S, around, cv=FOLDS)) ** 2) / np.var(f))
 
 
 def scores(split: Split, f: Any, threshold: float = 0.5) -> dict[str, float]:
@@ -66,8 +65,7 @@ def at_share(shares: Any, values: Any, share: float) -> float:
 
     Measured shares of neighbours may be out of order by chance: the last crossing counts.
     """
-    steps = list(zip(zip(shares, values, strict=True), zip(shares[1:], values[1:], strict=True),
-                     strict=False))  # fmt: skip
+    steps = list(zip(zip(shares, values, strict=True), zip(shares[1:], values[1:], strict=True), strict=False))
     for (low, start), (high, end) in reversed(steps):
         if low <= share < high:
             return float(start + (end - start) * (share - low) / (high - low))

@@ -27,9 +27,7 @@ def size(full: int, smoke: int) -> int:
     return full if FULL else smoke
 
 
-def ratio(
-    benchmark: Any, ours: Callable[[], Any], reference: Callable[[], Any], rounds: int = 5
-) -> float:
+def ratio(benchmark: Any, ours: Callable[[], Any], reference: Callable[[], Any], rounds: int = 5) -> float:
     """Return the median time of `ours` over that of `reference`, run by turns.
 
     Whatever else the machine is doing then falls on both alike.
@@ -47,9 +45,11 @@ def ratio(
     pairs = [mine / other for mine, other in zip(own, times, strict=False)] or [0.0]
     found = float(median(own) / median(times)) if own else 0.0
     benchmark.extra_info |= {
-        "ratio": found, "ratio_quartiles": [_quantile(pairs, 0.25), _quantile(pairs, 0.75)],
-        "reference_seconds": median(times), "full": FULL,
-    }  # fmt: skip
+        "ratio": found,
+        "ratio_quartiles": [_quantile(pairs, 0.25), _quantile(pairs, 0.75)],
+        "reference_seconds": median(times),
+        "full": FULL,
+    }
     return found
 
 
@@ -70,17 +70,25 @@ def keep(name: str, value: float, target: str, **more: Any) -> None:
     save_lines(path, sorted(lines, key=lambda old: old["what"]), fields)
 
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "fairlearn", "equipy", "scikit-lego", "torch",
-            "fairret", "oxonfair", "holisticai")  # fmt: skip
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "fairlearn",
+    "equipy",
+    "scikit-lego",
+    "torch",
+    "fairret",
+    "oxonfair",
+    "holisticai",
+)
 
 
 @cache
 def stamp(seeds: str = "0") -> str:
     """Return what a csv says of itself: commit, day, seeds, versions of what is installed."""
     git: Any = ["git", "-C", str(RESULTS.parent)]
-    found = subprocess.run(
-        [*git, "rev-parse", "--short=10", "HEAD"], check=False, capture_output=True, text=True
-    )
+    found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], check=False, capture_output=True, text=True)
     code = ["--", "../scalefair", ".", ":!results"]
     changed = subprocess.run(
         [*git, "diff", "--quiet", "HEAD", *code], check=False, capture_output=True, text=True
@@ -114,9 +122,7 @@ def save_frame(path: Path, frame: Any) -> None:
     save_table(path, [[str(name) for name in frame.columns], *kept])
 
 
-def add_lines(
-    path: Path, lines: Iterable[Mapping[str, Any]], fields: Sequence[str], seeds: str = "0"
-) -> None:
+def add_lines(path: Path, lines: Iterable[Mapping[str, Any]], fields: Sequence[str], seeds: str = "0") -> None:
     """Append to a csv at once: a run that is stopped loses only the line it was at."""
     path.parent.mkdir(exist_ok=True)
     new, known = not path.exists(), stamps(path)

@@ -88,9 +88,7 @@ def bare_projection(X: Any, features: int, rows: int = 512) -> Any:
 
 def fourier_map(X: Any, features: int = N_FEATURES) -> Any:
     """Random phase: as many frequencies as features, which is what `bare_calls` projects on."""
-    return RandomFourier(
-        length_scale=LENGTH_SCALE, n_components=features, pairs=False, random_state=0
-    ).fit(X[:1000])
+    return RandomFourier(length_scale=LENGTH_SCALE, n_components=features, pairs=False, random_state=0).fit(X[:1000])
 
 
 def nystroem_map(X: Any, features: int = N_FEATURES) -> Any:

@@ -16,11 +16,10 @@ FOLDER = Path(os.environ.get("SCALEFAIR_DATA", "data")) / "published_fair_regres
 RACES = ["racepctblack", "racePctWhite", "racePctAsian", "racePctHisp"]
 
 UNLABELED = {
-    "crime": ([0.0212, 0.0218, 0.0267, 0.0339, 0.0403, 0.0421],
-              [0.485, 0.469, 0.301, 0.146, 0.093, 0.083], 5.9),
+    "crime": ([0.0212, 0.0218, 0.0267, 0.0339, 0.0403, 0.0421], [0.485, 0.469, 0.301, 0.146, 0.093, 0.083], 5.9),
     "law": ([0.0115, 0.0116, 0.0117, 0.0118, 0.0117], [0.149, 0.109, 0.070, 0.057, 0.045], 0.8),
     "adult": ([0.0163, 0.0165, 0.0170, 0.0176, 0.0179], [0.105, 0.097, 0.062, 0.027, 0.022], 3.7),
-}  # fmt: skip
+}
 """Risk, unfairness of s = 0 and seconds a model that Taturyan, Chzhen and Hebiri (2024) print."""
 
 
@@ -106,8 +105,10 @@ def _adult() -> Problem:
 
 def forest() -> tuple[Problem, Problem]:
     """Chzhen et al. 2020: forest predictions as the only input, on their training and test rows."""
-    columns = {name: pd.read_csv(FOLDER / f"nips2020_{name}.csv", header=None)[0].to_numpy()
-               for name in ("RF_YLF", "RF_YLT", "RF_YTF", "RF_YTT", "SL", "ST")}  # fmt: skip
+    columns = {
+        name: pd.read_csv(FOLDER / f"nips2020_{name}.csv", header=None)[0].to_numpy()
+        for name in ("RF_YLF", "RF_YLT", "RF_YTF", "RF_YTT", "SL", "ST")
+    }
     train = Problem(columns["RF_YLF"], columns["SL"], columns["RF_YLT"])
     return train, Problem(columns["RF_YTF"], columns["ST"], columns["RF_YTT"])
 

@@ -40,9 +40,7 @@ def variants(name: str, split: Any, limit: float, options: argparse.Namespace) -
         taken = ModelOptions(**chosen | {"model": model})
         made |= taken.candidates(split.sensitive, classes=split.decides)
     inside = {"base_estimator": base_model("E" if name == "I" else name, False)}
-    made["trees set by hand"] = made["boosted trees"].__class__(
-        **made["boosted trees"].get_params() | inside
-    )
+    made["trees set by hand"] = made["boosted trees"].__class__(**made["boosted trees"].get_params() | inside)
     return {name: one.set_params(hide_sensitive=options.hide) for name, one in made.items()}
 
 
@@ -74,9 +72,17 @@ def compare(name: str, limit: float, options: argparse.Namespace) -> list[dict[s
         for variant, model in made.items():
             if variant not in tried:
                 model.fit(split.X, y)
-            lines.append({"data": name, "rows": len(y), "limit": limit, "variant": variant,
-                          **judged(model, split), "chosen": variant == choice.name,
-                          "CPU seconds of auto": seconds})  # fmt: skip
+            lines.append(
+                {
+                    "data": name,
+                    "rows": len(y),
+                    "limit": limit,
+                    "variant": variant,
+                    **judged(model, split),
+                    "chosen": variant == choice.name,
+                    "CPU seconds of auto": seconds,
+                }
+            )
     best = min(line["error"] for line in lines)
     return [line | {"above best": line["error"] / best - 1} for line in lines]
 

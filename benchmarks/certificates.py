@@ -78,9 +78,15 @@ class Population:
             codes = np.flatnonzero(categorical)
             groups = s[np.unique(s[:, codes], axis=0, return_index=True)[1]] if len(codes) else None
             psi = mixed_map(
-                "auto", "median", 20, rows=s[:2000], weight=None, groups=groups, seed=0,
+                "auto",
+                "median",
+                20,
+                rows=s[:2000],
+                weight=None,
+                groups=groups,
+                seed=0,
                 categorical=np.asarray(categorical),
-            )  # fmt: skip
+            )
         rows = {"phi": X, "psi": np.asarray(whitened(psi, s)), "y": y[:, None]}
         moments = Moments.of_rows(rows, np.ones(len(X)), {"psi": units_of(psi)})
         return cls(X, s, y, psi, moments, normalized(moments, None))
@@ -168,9 +174,16 @@ class Paths(FairKernelRidgeCV):
 
 def path_of(population: Population, at: Any, guarantee: str, seed: int) -> Any:
     model = Paths(
-        alphas=[ALPHA], cv=5, feature_map="linear", sensitive_kernel=population.psi, n_jobs=1,
-        unfairness=max(LIMITS), confidence=0.9, guarantee=guarantee, random_state=seed,
-    )  # fmt: skip
+        alphas=[ALPHA],
+        cv=5,
+        feature_map="linear",
+        sensitive_kernel=population.psi,
+        n_jobs=1,
+        unfairness=max(LIMITS),
+        confidence=0.9,
+        guarantee=guarantee,
+        random_state=seed,
+    )
     try:
         model.fit(population.X[at], population.y[at], sensitive_features=population.s[at])
     except JudgedError as stop:
@@ -205,17 +218,12 @@ def student(population: Population, at: Any, seed: int) -> Any:
     path = Spectrum.of(system).at(ALPHA)
     etas = path_etas(path, max(LIMITS))
     B = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
-    error = np.mean((parts[0]["y"] - fit.mean("y") - (parts[0]["phi"] - fit.mean("phi")) @ B) ** 2,
-                    axis=0)  # fmt: skip
+    error = np.mean((parts[0]["y"] - fit.mean("y") - (parts[0]["phi"] - fit.mean("phi")) @ B) ** 2, axis=0)
     found = []
     for part in parts:
         rows = {"phi": part["phi"] @ B, "psi": part["psi"]}
         weight = np.ones(len(rows["psi"]))
-        found.append(
-            share_distributions(Moments.of_rows(rows, weight, units), rows, weight, epses=(1e-6,))[
-                0
-            ]
-        )
+        found.append(share_distributions(Moments.of_rows(rows, weight, units), rows, weight, epses=(1e-6,))[0])
     train, test = found
     for u in LIMITS:
         for d in LEVELS:
@@ -248,11 +256,7 @@ def hard(population: Population, at: Any) -> Any:
 def one_draw(population: Population, law: str, n: int, seed: int, totals: Any) -> None:
     rng = np.random.default_rng([seed, n, sorted(LAWS).index(law)])
     at = rng.integers(0, len(population.X), n)
-    answers = [
-        *certified(population, at, seed),
-        *student(population, at, seed),
-        *hard(population, at),
-    ]
+    answers = [*certified(population, at, seed), *student(population, at, seed), *hard(population, at)]
     for method, u, d, coef in answers:
         sums = totals.setdefault((law, n, u, d, method), dict.fromkeys(SUMS, 0.0))
         sums["draws"] += 1
@@ -271,16 +275,15 @@ def one_draw(population: Population, law: str, n: int, seed: int, totals: Any) -
 
 def read() -> dict[Any, Any]:
     return {
-        (row["law"], int(row["rows"]), float(row["limit"]), float(row["delta"]), row["method"]):
-        {name: float(row[name]) for name in SUMS}
+        (row["law"], int(row["rows"]), float(row["limit"]), float(row["delta"]), row["method"]): {
+            name: float(row[name]) for name in SUMS
+        }
         for row in read_table(RESULTS / OUT)
-    }  # fmt: skip
+    }
 
 
 def write(totals: dict[Any, Any]) -> None:
-    found = [
-        [*key, *(f"{sums[name]:.10g}" for name in SUMS)] for key, sums in sorted(totals.items())
-    ]
+    found = [[*key, *(f"{sums[name]:.10g}" for name in SUMS)] for key, sums in sorted(totals.items())]
     save_table(RESULTS / OUT, [[*KEYS, *SUMS], *found])
 
 
@@ -307,15 +310,11 @@ def show(totals: dict[Any, Any]) -> None:
     """Print, for each law and size: worst violations over the limits, and excess at 0.05."""
     table = pd.DataFrame([dict(zip(KEYS, key, strict=True)) | sums for key, sums in totals.items()])
     table["rate"] = table["violations"] / table["draws"]
-    table["allowed"] = table["delta"] + 3 * np.sqrt(
-        table["delta"] * (1 - table["delta"]) / table["draws"]
-    )
+    table["allowed"] = table["delta"] + 3 * np.sqrt(table["delta"] * (1 - table["delta"]) / table["draws"])
     table["certified"] /= table["draws"]
     table["excess"] /= table["draws"]
     # Of the draws in which something was certified, which are not the same for all methods.
-    table["excess of the certified"] = table["excess_certified"] / np.maximum(
-        table["certified"] * table["draws"], 1
-    )
+    table["excess of the certified"] = table["excess_certified"] / np.maximum(table["certified"] * table["draws"], 1)
     worst = table.groupby(["method", "delta", "rows", "law"])["rate"].max().unstack("law")
     print("Largest violation rate over the limits\n", worst.round(3).to_string())
     over = table[table["rate"] > table["allowed"]]

@@ -22,11 +22,7 @@ FITS: dict[str, dict[str, Any]] = {
     "no penalty": {"eta": 0.0},
     "parity": {"eta": float("inf")},
     "control_features=y": {"eta": float("inf"), "control": True},
-    'control_features=y, output_kernel="rbf", eta=5': {
-        "eta": 5.0,
-        "control": True,
-        "output_kernel": "rbf",
-    },
+    'control_features=y, output_kernel="rbf", eta=5': {"eta": 5.0, "control": True, "output_kernel": "rbf"},
 }
 
 

@@ -74,16 +74,17 @@ def calibrate(folder: Path) -> Costs:
         times = [measured(folder, rows, m) for rows in SHORT]
         slope, fixed = np.polyfit(SHORT, times, 1)
         lines.append((m, 2 * slope, max(fixed, 0.0)))
-        print(
-            f"m={m}: {1e6 * 2 * slope:.2f} µs a row and thread, {fixed:.2f} s besides", flush=True
-        )
+        print(f"m={m}: {1e6 * 2 * slope:.2f} µs a row and thread, {fixed:.2f} s besides", flush=True)
     widths, slopes, fixed = np.array(lines).T
     row, besides = np.polyfit(widths, slopes, 2), np.polyfit(widths, fixed, 1)
     alone = [on_workers(folder / str(rows), 300, 1) for rows in WORKER]
     worker = (alone[1] - alone[0]) / (WORKER[1] - WORKER[0]) / np.polyval(row, 300)
     task, bandwidth = scheduler_costs()
-    print(f"a row on a worker costs {worker:.3f} of one in process; {1e3 * task:.2f} ms a task, "
-          f"{bandwidth / 1e6:.0f} MB/s", flush=True)  # fmt: skip
+    print(
+        f"a row on a worker costs {worker:.3f} of one in process; {1e3 * task:.2f} ms a task, "
+        f"{bandwidth / 1e6:.0f} MB/s",
+        flush=True,
+    )
     return Costs(besides, row, float(worker), task, bandwidth)
 
 
@@ -92,10 +93,7 @@ def scheduler_costs() -> tuple[float, float]:
     import dask
     from distributed import Client, LocalCluster
 
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         one, two = client.scheduler_info()["workers"]
         times, moves = [], []
         for round_ in range(3):
@@ -133,19 +131,10 @@ def main() -> None:
             keep(f"in process, {n} rows, m={m}", costs.in_process(n, m), found)
         for workers in (1, 2):
             found = on_workers(table, 500, workers)
-            keep(
-                f"{workers} workers, {n} rows, m=500",
-                costs.on_cluster(n, 500, workers, width),
-                found,
-            )
+            keep(f"{workers} workers, {n} rows, m=500", costs.on_cluster(n, 500, workers, width), found)
     for workers in (10, 100, 1000):
-        keep(
-            f"extrapolated: {workers} workers, 1000000000 rows, m=500",
-            costs.on_cluster(10**9, 500, workers, width),
-        )
-    save_table(
-        RESULTS / "cost_model.csv", [("what", "predicted seconds", "measured seconds"), *lines]
-    )
+        keep(f"extrapolated: {workers} workers, 1000000000 rows, m=500", costs.on_cluster(10**9, 500, workers, width))
+    save_table(RESULTS / "cost_model.csv", [("what", "predicted seconds", "measured seconds"), *lines])
 
 
 if __name__ == "__main__":

@@ -29,11 +29,29 @@ from benchmarks.peers._run import ALL_ROWS, DATA, Job, run
 from benchmarks.peers._tables import cost, curves, rows_of
 
 PROBLEMS = ("adult", "acsincome")
-WORDS = ("scalefair, trees", "scalefair, logistic", "scalefair, decisions", "odds", "centring",
-         "equipy", "ThresholdOptimizer", "OxonFair", "ExponentiatedGradient, trees")  # fmt: skip
+WORDS = (
+    "scalefair, trees",
+    "scalefair, logistic",
+    "scalefair, decisions",
+    "odds",
+    "centring",
+    "equipy",
+    "ThresholdOptimizer",
+    "OxonFair",
+    "ExponentiatedGradient, trees",
+)
 GAPS = (0.01, 0.02, 0.05, 0.10)
-HEADER = ("data", "rows", "s", "limited", "method", *(f"accuracy at {gap:g}" for gap in GAPS),
-          "least gap", "standard error", "CPU s a model")  # fmt: skip
+HEADER = (
+    "data",
+    "rows",
+    "s",
+    "limited",
+    "method",
+    *(f"accuracy at {gap:g}" for gap in GAPS),
+    "least gap",
+    "standard error",
+    "CPU s a model",
+)
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
@@ -79,10 +97,17 @@ def table(path: Path) -> Iterator[list[Any]]:
                 at = [at_gap(gaps, accuracies, gap) for gap in GAPS]
                 error = median(point["accuracy_error"] for point in curve)
                 limited = "odds" if goal == "odds" else "decisions"
-                yield [place.data, rows_of(curve), place.s, limited, name,
-                       *("–" if np.isnan(value) else f"{value:.4f}" for value in at),
-                       f"{min(gaps):.4f}", f"{error:.4f}",
-                       f"{cost(curve, METHODS[name].refits):.3g}"]  # fmt: skip
+                yield [
+                    place.data,
+                    rows_of(curve),
+                    place.s,
+                    limited,
+                    name,
+                    *("–" if np.isnan(value) else f"{value:.4f}" for value in at),
+                    f"{min(gaps):.4f}",
+                    f"{error:.4f}",
+                    f"{cost(curve, METHODS[name].refits):.3g}",
+                ]
 
 
 def main() -> None:

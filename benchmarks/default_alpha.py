@@ -26,8 +26,12 @@ from scalefair import FairKernelClassifier, FairKernelRidge, FairRidge
 from scalefair.datasets import make_biased_income
 
 NAMES = {"adult": "E", "acs": "A", "crime": "B", "income": ""}
-ROWS = {"adult": (500, 2_000, 8_000, 32_561), "acs": (500, 2_000, 8_000, 100_000),
-        "crime": (500, 1_395), "income": (500, 2_000, 8_000, 100_000)}  # fmt: skip
+ROWS = {
+    "adult": (500, 2_000, 8_000, 32_561),
+    "acs": (500, 2_000, 8_000, 100_000),
+    "crime": (500, 1_395),
+    "income": (500, 2_000, 8_000, 100_000),
+}
 MAX_TEST_ROWS = 16_000
 MAX_CLASSIFIER_ROWS = 40_000
 ALPHAS = np.logspace(-8, 0, 17)
@@ -59,18 +63,19 @@ def scores(kind: str, split: tuple[Any, ...], limit: float, seed: int) -> list[f
     if kind == "classifier":
         cut = 0.5 if set(np.unique(y)) == {0.0, 1.0} else float(np.median(y))
         made = FairKernelClassifier(
-            **options, random_state=seed, unfairness=None if limit == 1 else limit,
-            eta=0.0 if limit == 1 else None, n_components=200,
-        )  # fmt: skip
+            **options,
+            random_state=seed,
+            unfairness=None if limit == 1 else limit,
+            eta=0.0 if limit == 1 else None,
+            n_components=200,
+        )
         values = []
         for alpha in (*map(float, ALPHAS[::2]), "auto"):
             fitted = made.set_params(alpha=alpha).fit(X, y > cut)
             values.append(float(roc_auc_score(y_test > cut, fitted.decision_function(X_test))))
         *grid, auto = values
         return [*np.interp(np.log(ALPHAS), np.log(ALPHAS[::2]), grid), auto]
-    model = (
-        FairRidge(**options) if kind == "linear" else FairKernelRidge(**options, random_state=seed)
-    )
+    model = FairRidge(**options) if kind == "linear" else FairKernelRidge(**options, random_state=seed)
     model.set_params(eta=0.0).fit(X, y)
     values = []
     for alpha in (*ALPHAS, model.alpha_):
@@ -89,11 +94,9 @@ def lost(line: Any, alpha: float) -> float:
 def with_rules(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Add what each rule loses: constants, 1/n, and alpha="auto"."""
     lines = [line for _, line in frame.iterrows()]
-    rules = {
-        name: [lost(line, alpha) for line in lines] for name, alpha in CONSTANTS.items()
-    } | {
-        "1/n": [lost(line, 1 / line["rows"]) for line in lines],
-    }  # fmt: skip
+    rules = {name: [lost(line, alpha) for line in lines] for name, alpha in CONSTANTS.items()} | {
+        "1/n": [lost(line, 1 / line["rows"]) for line in lines]
+    }
     best = frame[[*(f"{a:.2g}" for a in ALPHAS), "at_auto"]].max(axis=1)
     return frame.assign(**rules, auto=best - frame["at_auto"]), [*rules, "auto"]
 

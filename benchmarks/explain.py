@@ -63,15 +63,19 @@ def measure(rows: int, features: int) -> list[dict[str, Any]]:
         write(folder / "pay.parquet", rows)
         for step in ("fit", "explain", "proxies"):
             command = [sys.executable, "-m", "benchmarks.explain", "--step", step, "--folder", name]
-            out = subprocess.run(
-                [*command, "--features", str(features)], check=True, capture_output=True, text=True
-            )
+            out = subprocess.run([*command, "--features", str(features)], check=True, capture_output=True, text=True)
             seconds, peak = map(float, out.stdout.split())
             fit = lines[0]["seconds"] if lines else seconds
-            lines.append({
-                "step": step, "rows": rows, "features": features, "seconds": round(seconds, 3),
-                "over_fit": round(seconds / fit, 3), "peak_megabytes": round(peak),
-            })  # fmt: skip
+            lines.append(
+                {
+                    "step": step,
+                    "rows": rows,
+                    "features": features,
+                    "seconds": round(seconds, 3),
+                    "over_fit": round(seconds / fit, 3),
+                    "peak_megabytes": round(peak),
+                }
+            )
             print(lines[-1])
     return lines
 

@@ -59,9 +59,13 @@ NOISE_DRAWS = 200
 def fit(eta: float, rows: Problem) -> Any:
     """Return the fitted fair model: a pipeline that scales the inputs first."""
     model = FairKernelRidge(
-        base_estimator=RidgeCV(alphas=[30, 100, 300, 1000, 3000]), n_components=300, alpha=3e-3,
-        eta=eta, output_kernel="rbf", random_state=0,
-    )  # fmt: skip
+        base_estimator=RidgeCV(alphas=[30, 100, 300, 1000, 3000]),
+        n_components=300,
+        alpha=3e-3,
+        eta=eta,
+        output_kernel="rbf",
+        random_state=0,
+    )
     scaler = StandardScaler().fit(rows.X)
     model.fit(scaler.transform(rows.X), rows.y, sensitive_features=rows.s.astype(str))
     return make_pipeline(scaler, model)
@@ -80,8 +84,11 @@ def point(eta: float, split: Split) -> tuple[float, float, float]:
 def noise(cuts: list[Split]) -> float:
     """Return the mean unfairness on the test rows of a prediction that is independent of s."""
     rng = np.random.default_rng(0)
-    draws = [unfairness(rng.normal(size=len(cut.test.s)), cut.test.s)
-             for cut in cuts for _ in range(NOISE_DRAWS // len(cuts) + 1)]  # fmt: skip
+    draws = [
+        unfairness(rng.normal(size=len(cut.test.s)), cut.test.s)
+        for cut in cuts
+        for _ in range(NOISE_DRAWS // len(cuts) + 1)
+    ]
     return float(np.mean(draws))
 
 
@@ -105,8 +112,17 @@ def unaware(name: str, count: int) -> Iterator[list[Any]]:
     risk, distance, seconds = curve.T
     printed, at, time = UNLABELED[name]
     for theirs, level in zip(printed, at, strict=True):
-        yield ["Taturyan 2024", name, level, theirs, read_off(distance, risk, level), noise(cuts),
-               *fairest(distance, risk), time, float(np.median(seconds))]  # fmt: skip
+        yield [
+            "Taturyan 2024",
+            name,
+            level,
+            theirs,
+            read_off(distance, risk, level),
+            noise(cuts),
+            *fairest(distance, risk),
+            time,
+            float(np.median(seconds)),
+        ]
 
 
 def between(f: Any, s: Any) -> float:
@@ -117,13 +133,11 @@ def between(f: Any, s: Any) -> float:
 def fixed(train: Problem, test: Problem, eta: float) -> tuple[float, float, float]:
     """Make given predictions fair, s visible: risk, KS and seconds."""
     middle, width = train.X.mean(), train.X.std()
-    frames = [pd.DataFrame({"h": (part.X - middle) / width, "s": part.s.astype(str)})
-              for part in (train, test)]  # fmt: skip
+    frames = [pd.DataFrame({"h": (part.X - middle) / width, "s": part.s.astype(str)}) for part in (train, test)]
     start = perf_counter()
     model = FairKernelRidge(
-        sensitive_columns=["s"], output_kernel="rbf", eta=eta, n_components=100, alpha=1e-5,
-        random_state=0,
-    ).fit(frames[0], train.X)  # fmt: skip
+        sensitive_columns=["s"], output_kernel="rbf", eta=eta, n_components=100, alpha=1e-5, random_state=0
+    ).fit(frames[0], train.X)
     f = model.predict(frames[1])
     seconds = perf_counter() - start
     return float(np.mean((f - test.y) ** 2)), between(f, test.s), seconds
@@ -157,9 +171,8 @@ def conditional(name: str, seeds: int) -> Iterator[list[Any]]:
             tenth = pd.cut(train.y, 10, labels=False).astype(str)
             start = perf_counter()
             model = FairRidge(eta=eta, alpha=1e-6).fit(
-                scaler.transform(train.X), train.y, sensitive_features=train.s.astype(str),
-                control_features=tenth,
-            )  # fmt: skip
+                scaler.transform(train.X), train.y, sensitive_features=train.s.astype(str), control_features=tenth
+            )
             seconds = perf_counter() - start
             f = model.predict(scaler.transform(test.X))
             found.append((float(np.mean((f - test.y) ** 2)), given_y(f, test), seconds))
@@ -169,9 +182,18 @@ def conditional(name: str, seeds: int) -> Iterator[list[Any]]:
 
 
 def lines(options: argparse.Namespace) -> Iterator[list[Any]]:
-    yield ["paper", "table", "unfairness", "risk of theirs", "risk of ours", "unfairness of noise",
-           "least unfairness of ours", "risk there", "seconds of theirs",
-           "seconds of ours"]  # fmt: skip
+    yield [
+        "paper",
+        "table",
+        "unfairness",
+        "risk of theirs",
+        "risk of ours",
+        "unfairness of noise",
+        "least unfairness of ours",
+        "risk there",
+        "seconds of theirs",
+        "seconds of ours",
+    ]
     for name in UNLABELED:
         yield from unaware(name, options.splits)
     yield aware("Chzhen 2020", "crime", [forest()], BARYCENTRE)

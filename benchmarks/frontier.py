@@ -51,36 +51,56 @@ def base_model(name: str, quick: bool) -> Any:
     trees: dict[str, Any] = {"categorical_features": "from_dtype", "random_state": 0}
     if name == "A":
         return HistGradientBoostingRegressor(
-            max_iter=60 if quick else 250, learning_rate=0.1, max_leaf_nodes=31,
-            min_samples_leaf=40, l2_regularization=1.0, early_stopping=False, **trees,
-        )  # fmt: skip
+            max_iter=60 if quick else 250,
+            learning_rate=0.1,
+            max_leaf_nodes=31,
+            min_samples_leaf=40,
+            l2_regularization=1.0,
+            early_stopping=False,
+            **trees,
+        )
     if name == "E":
         return HistGradientBoostingClassifier(
-            max_iter=60 if quick else 300, learning_rate=0.05, max_leaf_nodes=16,
-            min_samples_leaf=20, l2_regularization=1.0, early_stopping=False, **trees,
-        )  # fmt: skip
+            max_iter=60 if quick else 300,
+            learning_rate=0.05,
+            max_leaf_nodes=16,
+            min_samples_leaf=20,
+            l2_regularization=1.0,
+            early_stopping=False,
+            **trees,
+        )
     return VotingRegressor(
         [
-            ("boosted", HistGradientBoostingRegressor(
-                max_iter=120, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=15,
-                l2_regularization=5.0, random_state=0)),
-            ("extra", ExtraTreesRegressor(
-                30 if quick else 200, min_samples_leaf=2, max_features=0.4, random_state=0)),
+            (
+                "boosted",
+                HistGradientBoostingRegressor(
+                    max_iter=120,
+                    learning_rate=0.05,
+                    max_leaf_nodes=8,
+                    min_samples_leaf=15,
+                    l2_regularization=5.0,
+                    random_state=0,
+                ),
+            ),
+            ("extra", ExtraTreesRegressor(30 if quick else 200, min_samples_leaf=2, max_features=0.4, random_state=0)),
             ("linear", make_pipeline(StandardScaler(), RidgeCV([1, 10, 100, 1000, 10000]))),
-            ("kernel", make_pipeline(StandardScaler(), KernelRidge(
-                kernel="rbf", gamma=1 / 400, alpha=0.5))),
+            ("kernel", make_pipeline(StandardScaler(), KernelRidge(kernel="rbf", gamma=1 / 400, alpha=0.5))),
         ]
-    )  # fmt: skip
+    )
 
 
 def estimator(name: str, split: Split, hide: bool, quick: bool) -> FairKernelRidgeCV:
     few_rows = {"length_scale": "standardized", "eps": 1e-3} if name == "B" else {}
     features = (FEATURES_HIDDEN if hide else FEATURES)[name]
     return FairKernelRidgeCV(
-        base_estimator=base_model(name, quick), sensitive_columns=split.sensitive,
-        hide_sensitive=hide, unfairness=0.05, random_state=0,
-        n_components=50 if quick else features, **few_rows,
-    )  # fmt: skip
+        base_estimator=base_model(name, quick),
+        sensitive_columns=split.sensitive,
+        hide_sensitive=hide,
+        unfairness=0.05,
+        random_state=0,
+        n_components=50 if quick else features,
+        **few_rows,
+    )
 
 
 def curve(name: str, split: Split, hide: bool, quick: bool) -> tuple[list[dict[str, float]], Any]:
@@ -104,9 +124,13 @@ def logistic_curve(split: Split, quick: bool) -> list[dict[str, float]]:
     points = []
     for limit in LOGISTIC_LIMITS:
         model = FairKernelClassifier(
-            base_estimator=base_model("E", quick), sensitive_columns=split.sensitive,
-            unfairness=limit, n_components=50, tol=1e-8, random_state=0,
-        ).fit(split.X, split.y)  # fmt: skip
+            base_estimator=base_model("E", quick),
+            sensitive_columns=split.sensitive,
+            unfairness=limit,
+            n_components=50,
+            tol=1e-8,
+            random_state=0,
+        ).fit(split.X, split.y)
         f = model.decision_function(split.X_test)
         points.append({"limit": limit, **scores(split, f, threshold=0.0)})
     return points
@@ -140,10 +164,7 @@ def run(name: str, hide: bool, quick: bool) -> list[list[Any]]:
     if name == "E" and not hide:
         lines += at_targets(name, "visible, logistic", logistic_curve(splits[0], quick))
     if name != "E":
-        gap = mean(
-            limit_gap(model, s.X_test, s.y_test).gap
-            for (_, model), s in zip(found, splits, strict=True)
-        )
+        gap = mean(limit_gap(model, s.X_test, s.y_test).gap for (_, model), s in zip(found, splits, strict=True))
         print(f"{name} {how}: {gap:.2%} above the limit of the same base model", flush=True)
         lines.append([name, how, "limit_gap", "", "rmse", round(gap, 4), ""])
     return lines

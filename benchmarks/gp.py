@@ -96,18 +96,18 @@ def adult_ard(rows: int, m: int, max_iter: int) -> dict[str, float]:
     adult = load_adult(encoding="a9a")
     X = np.ascontiguousarray(adult.data.to_numpy(float)[:rows])
     y = 2.0 * np.asarray(adult.target)[:rows] - 1.0
-    model = FairGPRegressor(
-        n_components=m, length_scale=[2.0] * 123, eta=1.0, max_iter=max_iter, random_state=0
-    )
+    model = FairGPRegressor(n_components=m, length_scale=[2.0] * 123, eta=1.0, max_iter=max_iter, random_state=0)
     start, worked = perf_counter(), process_time()
     model.fit(X, y, sensitive_features=adult.sensitive_features.iloc[:rows])
     spent, worked = perf_counter() - start, process_time() - worked
     return {
-        "seconds": spent, "CPU seconds": worked, "evaluations": model.n_evaluations_,
+        "seconds": spent,
+        "CPU seconds": worked,
+        "evaluations": model.n_evaluations_,
         "seconds per evaluation": spent / max(model.n_evaluations_, 1),
-        "converged": float(model.converged_), "gain of log evidence per row":
-        (model.log_marginal_likelihood_value_ - model.evidence_history_[0]) / rows,
-    }  # fmt: skip
+        "converged": float(model.converged_),
+        "gain of log evidence per row": (model.log_marginal_likelihood_value_ - model.evidence_history_[0]) / rows,
+    }
 
 
 def write_rows(folder: Path, n: int) -> Path:
@@ -141,9 +141,7 @@ def toy_coverage(seeds: int) -> float:
 def acs_coverage(path: Path, n: int, m: int, eta: float) -> float:
     frame = pq.read_table(path).slice(0, n + 50_000).to_pandas()
     y = np.log(frame.pop("Income").to_numpy())
-    model = FairGPRegressor(
-        n_components=m, eta=eta, sensitive_columns=["Gender", "Race"], random_state=0
-    )
+    model = FairGPRegressor(n_components=m, eta=eta, sensitive_columns=["Gender", "Race"], random_state=0)
     model.fit(frame.iloc[:n], y[:n])
     return coverage(model, frame.iloc[n:], y[n:])
 
@@ -172,9 +170,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         for size in (20_000, 40_000) if quick else (200_000, 800_000):
             folder = write_rows(Path(scratch) / str(size), size)
-            keep(
-                f"peak MB, {size} rows from parquet, m=200", peak_megabytes(STREAM, folder), "same"
-            )
+            keep(f"peak MB, {size} rows from parquet, m=200", peak_megabytes(STREAM, folder), "same")
     keep("coverage of 90 % intervals, toy 1", toy_coverage(1 if quick else 5), "0.87 to 0.93")
     path = Path(os.environ.get("SCALEFAIR_DATA", "")) / ACS
     for eta in (0.0, 1.0) if path.is_file() else ():

@@ -199,18 +199,12 @@ def with_thresholds(data: Split, features: int) -> Callable[[pd.DataFrame], Any]
     """Decisions at a gap of about 0: our scores, then a threshold per group."""
     from fairlearn.postprocessing import ThresholdOptimizer
 
-    decide = ThresholdOptimizer(
-        estimator=fair_fit(data, features, 0.0), prefit=True, predict_method="predict_proba"
-    )
+    decide = ThresholdOptimizer(estimator=fair_fit(data, features, 0.0), prefit=True, predict_method="predict_proba")
     decide.fit(data.train, data.y_train, sensitive_features=data.train[data.sensitive])
-    return lambda rows: decide.predict(
-        rows, sensitive_features=rows[data.sensitive], random_state=0
-    )
+    return lambda rows: decide.predict(rows, sensitive_features=rows[data.sensitive], random_state=0)
 
 
-def against_fairlearn(
-    name: str, data: Split, features: int, limits: list[float], keep: Callable[..., None]
-) -> None:
+def against_fairlearn(name: str, data: Split, features: int, limits: list[float], keep: Callable[..., None]) -> None:
     """Ours at some limits; exponentiated gradient at the gap that ours has on the training rows."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 
@@ -219,8 +213,7 @@ def against_fairlearn(
     x, x_test = (scaler.transform(encoder.transform(part)) for part in (data.train, data.test))
     s = data.train[data.sensitive]
     runs: dict[str, Callable[[], Any]] = {
-        f"{name}, unfairness={limit:g}": lambda limit=limit: fair_fit(data, features, limit).predict
-        for limit in limits
+        f"{name}, unfairness={limit:g}": lambda limit=limit: fair_fit(data, features, limit).predict for limit in limits
     }
     runs[f"{name}, thresholds on the fair score"] = lambda: with_thresholds(data, features)
     for at, run in runs.items():

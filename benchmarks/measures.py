@@ -69,9 +69,7 @@ def maps_of(measure: Callable[..., float], folder: Path, columns: list[str]) -> 
     f, s = scan["prediction"], scan[columns]
     if measure is hsic:
         return feature_pair(open_pair(f, s))
-    return open_share(
-        f, s, None, kernel="auto", length_scale="median", size=100, random_state=0
-    )  # fmt: skip
+    return open_share(f, s, None, kernel="auto", length_scale="median", size=100, random_state=0)
 
 
 def read_and_map(features: Any) -> int:
@@ -116,14 +114,8 @@ from benchmarks.measures import pair_of, TEST_ROWS
 x, y = pair_of({rows})
 {run}
 """
-OURS = {
-    "imports": "from scalefair.measures import hsic_test",
-    "run": "hsic_test(x, y)",
-}
-THEIRS = {
-    "imports": "from hyppo.independence import Hsic",
-    "run": "Hsic().test(x[:, None], y[:, None], auto=True)",
-}
+OURS = {"imports": "from scalefair.measures import hsic_test", "run": "hsic_test(x, y)"}
+THEIRS = {"imports": "from hyppo.independence import Hsic", "run": "Hsic().test(x[:, None], y[:, None], auto=True)"}
 
 
 def test_peak(who: dict[str, str]) -> float:
@@ -193,8 +185,7 @@ def main() -> None:
     against_hyppo(keep)
     keep("largest error of p-values, 2000 rows", permutation_error(2000, 5), "<= 0.02")
     x, y = pair_of(100_000)
-    keep("mutual information, 100000 rows, seconds", seconds(lambda: mutual_information(x, y), 1),
-         "< 60")  # fmt: skip
+    keep("mutual information, 100000 rows, seconds", seconds(lambda: mutual_information(x, y), 1), "< 60")
     save_table(RESULTS / "measures.csv", [("what", "value", "target"), *lines])
 
 

@@ -124,11 +124,18 @@ def ours(split: Split, eta: float, *, hidden: bool, kernel: str | None) -> Any:
     """
     decides = split.name == "E"
     model = (FairKernelClassifier if decides else FairKernelRidge)(
-        n_components=300, alpha=1e-3, eta=eta, eps=EPS, output_kernel=kernel,
-        penalty="normalized" if kernel is None else "nocco_output", hide_sensitive=hidden,
+        n_components=300,
+        alpha=1e-3,
+        eta=eta,
+        eps=EPS,
+        output_kernel=kernel,
+        penalty="normalized" if kernel is None else "nocco_output",
+        hide_sensitive=hidden,
         base_estimator=boosted(decides),
-        sensitive_columns=split.sensitive, n_sensitive_components=30, random_state=0,
-    )  # fmt: skip
+        sensitive_columns=split.sensitive,
+        n_sensitive_components=30,
+        random_state=0,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(split.X, split.y)
@@ -151,9 +158,7 @@ def groups(split: Split) -> tuple[Any, Any]:
     count = keys[0].value_counts()
     known = count.index[count >= (50 if "Age" in split.sensitive else 1)]
     pooled = [cell.drop(columns="Race", errors="ignore").agg("_".join, axis=1) for cell in cells]
-    train, test = (
-        key.where(key.isin(known), pool).to_numpy() for key, pool in zip(keys, pooled, strict=True)
-    )
+    train, test = (key.where(key.isin(known), pool).to_numpy() for key, pool in zip(keys, pooled, strict=True))
     return train, test
 
 
@@ -186,10 +191,9 @@ def thresholds(split: Split, h: Any, price: float) -> Any:
 def excess(lines: list[dict[str, Any]], by: str) -> float:
     """Largest error of ours above equipy's at an equal `by`, where both curves are; log scale."""
     (mine, error), (other, other_error) = (
-        front([(float(line[by]), float(line["error"])) for line in lines
-               if line["method"] == method])
+        front([(float(line[by]), float(line["error"])) for line in lines if line["method"] == method])
         for method in ("ours, output kernel", "equipy")
-    )  # fmt: skip
+    )
     inside = np.linspace(max(mine[0], other[0]), min(mine[-1], other[-1]), 9)
     return float(np.max(np.interp(inside, mine, error) - np.interp(inside, other, other_error)))
 
@@ -253,10 +257,7 @@ def compared(name: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def save(lines: list[dict[str, Any]]) -> None:
     """Write the lines in place of those of the same split and method."""
     path = RESULTS / "output.csv"
-    new = [
-        {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in line.items() if k in FIELDS}
-        for line in lines
-    ]
+    new = [{k: f"{v:.5g}" if isinstance(v, float) else v for k, v in line.items() if k in FIELDS} for line in lines]
     done = {(line["split"], line["method"]) for line in new}
     every = [line for line in read_table(path) if (line["split"], line["method"]) not in done] + new
     save_lines(path, sorted(every, key=lambda line: line["split"], reverse=True), FIELDS)

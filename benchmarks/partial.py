@@ -75,9 +75,7 @@ def load(name: str, seed: int, rows: int) -> Problem:
         rng = np.random.default_rng(100 + seed)
         (x, s, y), (x1, s1, y1) = (LAWS[name](rng, n) for n in (rows, TEST_ROWS))
         groups = [pd.Series(part.astype(str)) for part in (s, s1)]
-        return Problem(
-            x, y, groups[0], x1, y1, groups[1], 0.02, {"feature_map": "linear", "random_state": 0}
-        )
+        return Problem(x, y, groups[0], x1, y1, groups[1], 0.02, {"feature_map": "linear", "random_state": 0})
     letter, columns = TABLES[name]
     split = _frontier_data.load(letter, seed)
     order = np.random.default_rng(seed).permutation(len(split.X))[:rows]
@@ -144,11 +142,15 @@ def line(problem: Problem, method: str, known: Any) -> dict[str, Any]:
     seconds = monotonic() - start
     r2, share = judged(model, problem)
     return {
-        "method": method, "known": int(known.sum()), "seconds": f"{seconds:.2f}",
-        "limit": problem.limit, "r2_at_limit": f"{r2_at_limit(model, problem):.4f}",
-        "r2": f"{r2:.4f}", "share": f"{share:.4f}",
+        "method": method,
+        "known": int(known.sum()),
+        "seconds": f"{seconds:.2f}",
+        "limit": problem.limit,
+        "r2_at_limit": f"{r2_at_limit(model, problem):.4f}",
+        "r2": f"{r2:.4f}",
+        "share": f"{share:.4f}",
         "share_said": f"{model.explained_share_cv_:.4f}",
-    }  # fmt: skip
+    }
 
 
 def summary(lines: list[dict[str, Any]]) -> None:
@@ -189,8 +191,14 @@ def main() -> None:
         known = known_rows(problem, how, seed)
         place = {"problem": name, "missing": how, "seed": seed}
         lines += [place | line(problem, method, known) for method in METHODS]
-        print(*(f"{one['method']} {one['r2_at_limit']} {one['share']}" for one in lines[-3:]),
-              name, how, seed, sep="; ", flush=True)  # fmt: skip
+        print(
+            *(f"{one['method']} {one['r2_at_limit']} {one['share']}" for one in lines[-3:]),
+            name,
+            how,
+            seed,
+            sep="; ",
+            flush=True,
+        )
     save_lines(RESULTS / "partial.csv", lines)
     summary(lines)
 

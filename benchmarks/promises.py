@@ -53,11 +53,7 @@ class Draw:
 
     def apart(self) -> tuple[Any, dict[str, Any], Any]:
         """Return inputs without s, s, and new inputs without s."""
-        return (
-            self.X.drop(columns=self.s),
-            {"sensitive_features": self.X[self.s]},
-            self.new.drop(columns=self.s),
-        )
+        return (self.X.drop(columns=self.s), {"sensitive_features": self.X[self.s]}, self.new.drop(columns=self.s))
 
 
 @cache
@@ -78,10 +74,8 @@ def population(name: str) -> tuple[pd.DataFrame, Any, list[str]]:
 def draw(name: str, rows: int, seed: int) -> Draw:
     """Return rows that the seed chooses, and new ones of the same population."""
     if name == "income":
-        made = [make_biased_income(n, random_state=seed + at)
-                for n, at in ((rows, 0), (NEW_ROWS, 10**6))]  # fmt: skip
-        frames = [part.data.join(part.sensitive_features[["sex", "ethnicity"]], rsuffix="_s")
-                  for part in made]  # fmt: skip
+        made = [make_biased_income(n, random_state=seed + at) for n, at in ((rows, 0), (NEW_ROWS, 10**6))]
+        frames = [part.data.join(part.sensitive_features[["sex", "ethnicity"]], rsuffix="_s") for part in made]
         s = ["sex", "ethnicity"]
         frames = [frame.loc[:, ~frame.columns.str.endswith("_s")] for frame in frames]
         for frame in frames:
@@ -188,12 +182,19 @@ def judged(name: str, rows: int, seed: int, method: str) -> Iterator[dict[str, A
         constant = np.ptp(f) == 0
         share, deviation = (np.nan, np.nan) if constant else share_of(f, sample.new[sample.s])
         yield {
-            "data": name, "rows": rows, "method": method, "limit": limit, "seed": seed,
-            "binds": int(before > limit), "constant": int(constant), "share": share,
-            "share_error": deviation, "reported": getattr(model, "explained_share_cv_", np.nan),
+            "data": name,
+            "rows": rows,
+            "method": method,
+            "limit": limit,
+            "seed": seed,
+            "binds": int(before > limit),
+            "constant": int(constant),
+            "share": share,
+            "share_error": deviation,
+            "reported": getattr(model, "explained_share_cv_", np.nan),
             "reported_error": getattr(model, "explained_share_cv_error_", np.nan),
             "price": error / free - 1,
-        }  # fmt: skip
+        }
 
 
 def summed(draws: pd.DataFrame) -> pd.DataFrame:
@@ -203,12 +204,20 @@ def summed(draws: pd.DataFrame) -> pd.DataFrame:
         fits = part[part["constant"] == 0]
         excess, z = fits["share"] - key[3], (fits["share"] - fits["reported"])
         z = z / np.hypot(fits["reported_error"], fits["share_error"])
-        lines.append(dict(zip(("data", "rows", "method", "limit"), key, strict=True)) | {
-            "draws": len(part), "constants": int(part["constant"].sum()),
-            "over": (excess > fits["share_error"]).mean(), "mean_excess": excess.mean(),
-            "share_95": fits["share"].quantile(0.95), "mean_z": z.mean(), "sd_z": z.std(),
-            "price": part["price"].mean(), "first_seed": part["seed"].min(),
-        })  # fmt: skip
+        lines.append(
+            dict(zip(("data", "rows", "method", "limit"), key, strict=True))
+            | {
+                "draws": len(part),
+                "constants": int(part["constant"].sum()),
+                "over": (excess > fits["share_error"]).mean(),
+                "mean_excess": excess.mean(),
+                "share_95": fits["share"].quantile(0.95),
+                "mean_z": z.mean(),
+                "sd_z": z.std(),
+                "price": part["price"].mean(),
+                "first_seed": part["seed"].min(),
+            }
+        )
     return pd.DataFrame(lines)
 
 
@@ -221,8 +230,9 @@ def write_summary() -> pd.DataFrame:
 
 
 def keep(lines: list[dict[str, Any]]) -> None:
-    rounded = [{key: f"{value:.6g}" if isinstance(value, float) else value
-                for key, value in line.items()} for line in lines]  # fmt: skip
+    rounded = [
+        {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in line.items()} for line in lines
+    ]
     add_lines(RESULTS / DRAWS, rounded, list(lines[0]), "as in the column")
 
 
@@ -241,9 +251,7 @@ def main() -> None:
         known = set(pd.read_csv(RESULTS / DRAWS)[keys].itertuples(index=False, name=None))
     warnings.simplefilter("ignore")
     for seed in range(asked.draws):
-        for data, rows, method in (
-            (d, n, m) for d in asked.data for n in asked.rows for m in asked.methods
-        ):
+        for data, rows, method in ((d, n, m) for d in asked.data for n in asked.rows for m in asked.methods):
             # Crime has 1,994 rows, most of which must stay new.
             if (data == "crime" and rows > 500) or (data, rows, method, seed) in known:
                 continue

@@ -21,9 +21,7 @@ from scalefair import FairKernelRidge
 
 def seconds(X: Any, y: Any, s: Any, features: int, rounds: int = 2) -> float:
     """Least time of a few fits."""
-    model = FairKernelRidge(
-        feature_map=fourier_map(X, features), sensitive_kernel="categorical", eta=1.0, alpha=1e-4
-    )
+    model = FairKernelRidge(feature_map=fourier_map(X, features), sensitive_kernel="categorical", eta=1.0, alpha=1e-4)
     times = []
     for _ in range(rounds):
         start = perf_counter()
@@ -42,15 +40,11 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     n_features = [100, 200] if quick else [500, 1000, 2000, 4000]
     X, y, s = table(max(n_rows))
     lines = [
-        {"axis": "n", "rows": n, "features": n_features[1],
-         "seconds": seconds(X[:n], y[:n], s[:n], n_features[1])}
+        {"axis": "n", "rows": n, "features": n_features[1], "seconds": seconds(X[:n], y[:n], s[:n], n_features[1])}
         for n in n_rows
-    ]  # fmt: skip
-    n = min(n_rows[0], 2**16)
-    lines += [
-        {"axis": "m", "rows": n, "features": m, "seconds": seconds(X[:n], y[:n], s[:n], m)}
-        for m in n_features
     ]
+    n = min(n_rows[0], 2**16)
+    lines += [{"axis": "m", "rows": n, "features": m, "seconds": seconds(X[:n], y[:n], s[:n], m)} for m in n_features]
     return lines
 
 

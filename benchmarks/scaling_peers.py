@@ -59,9 +59,14 @@ def streamed(n: int, m: int) -> Callable[[], Any]:
             yield X, y, s, None
 
     model = FairKernelRidge(
-        feature_map="fourier", n_components=m, length_scale=LENGTH_SCALE, eta=1.0, alpha=ALPHA,
-        sensitive_kernel="categorical", random_state=0,
-    )  # fmt: skip
+        feature_map="fourier",
+        n_components=m,
+        length_scale=LENGTH_SCALE,
+        eta=1.0,
+        alpha=ALPHA,
+        sensitive_kernel="categorical",
+        random_state=0,
+    )
     return lambda: model.fit(BatchSource(batches), None)
 
 
@@ -70,9 +75,14 @@ def ours(n: int, m: int, feature_map: str = "nystroem") -> Callable[[], Any]:
 
     X, y, s = table(n)
     model = FairKernelRidge(
-        feature_map=feature_map, n_components=m, length_scale=LENGTH_SCALE, eta=1.0, alpha=ALPHA,
-        sensitive_kernel="categorical", random_state=0,
-    )  # fmt: skip
+        feature_map=feature_map,
+        n_components=m,
+        length_scale=LENGTH_SCALE,
+        eta=1.0,
+        alpha=ALPHA,
+        sensitive_kernel="categorical",
+        random_state=0,
+    )
     return lambda: model.fit(X, y, sensitive_features=s)
 
 
@@ -111,9 +121,7 @@ def reduction(n: int, m: int) -> Callable[[], Any]:  # noqa: ARG001
     from sklearn.linear_model import LogisticRegression
 
     X, y, s = table(n)
-    model = ExponentiatedGradient(
-        LogisticRegression(C=1 / (2 * n * ALPHA)), DemographicParity(difference_bound=0.02)
-    )
+    model = ExponentiatedGradient(LogisticRegression(C=1 / (2 * n * ALPHA)), DemographicParity(difference_bound=0.02))
     return lambda: model.fit(X, (y > y.mean()).astype(int), sensitive_features=s)
 
 
@@ -158,8 +166,7 @@ def measured(method: str, n: int, m: int, most: float, limit: float) -> dict[str
 def points(quick: bool) -> list[tuple[str, str, int, int]]:
     rows, features = ((1000,), (20,)) if quick else (ROWS, FEATURES)
     found = [(name, "n", n, 20 if quick else AT_FEATURES) for n in rows for name in METHODS]
-    return found + [(name, "m", 2000 if quick else AT_ROWS, m) for m in features
-                    for name in FEATURED]  # fmt: skip
+    return found + [(name, "m", 2000 if quick else AT_ROWS, m) for m in features for name in FEATURED]
 
 
 def run(path: Path, options: argparse.Namespace) -> None:
@@ -170,9 +177,10 @@ def run(path: Path, options: argparse.Namespace) -> None:
         if any(_key(line) == (method, axis, str(n), str(m)) for line in read_table(path)):
             continue
         found = (
-            {"note": "beyond its wall"} if axis == "n" and method in walls
+            {"note": "beyond its wall"}
+            if axis == "n" and method in walls
             else measured(method, n, m, options.most_gb, options.limit)
-        )  # fmt: skip
+        )
         if "note" in found and axis == "n":
             walls.add(method)
         line = {"method": method, "axis": axis, "rows": n, "features": m, "threads": threads()}
@@ -191,11 +199,13 @@ def draw(path: Path) -> None:
     axes = figure.subplots(2, 2)
     lines = [line for line in read_table(path) if line["seconds"]]
     for axis, column, pair in zip("nm", ("rows", "features"), axes.T, strict=True):
-        for ax, value, label in zip(pair, ("seconds", "peak_mb"), ("seconds", "peak MB"),
-                                    strict=True):  # fmt: skip
+        for ax, value, label in zip(pair, ("seconds", "peak_mb"), ("seconds", "peak MB"), strict=True):
             for name, mark in zip(METHODS, "osv^D<>", strict=True):
-                some = sorted((int(line[column]), float(line[value])) for line in lines
-                              if (line["method"], line["axis"]) == (name, axis))  # fmt: skip
+                some = sorted(
+                    (int(line[column]), float(line[value]))
+                    for line in lines
+                    if (line["method"], line["axis"]) == (name, axis)
+                )
                 if some:
                     ax.loglog(*zip(*some, strict=True), marker=mark, label=name, markersize=4)
             ax.set(xlabel=column, ylabel=label)

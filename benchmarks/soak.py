@@ -73,9 +73,7 @@ def jobs(folder: Path) -> dict[str, Callable[[], np.ndarray]]:
 
     return {
         "fit": lambda: fit(scalefair.FairKernelRidge, **same),
-        "frame": lambda: (
-            scalefair.FairKernelRidge(**same).fit(table, y, sensitive_features=s).predict(table)
-        ),
+        "frame": lambda: scalefair.FairKernelRidge(**same).fit(table, y, sensitive_features=s).predict(table),
         "cross-validation": lambda: fit(scalefair.FairKernelRidgeCV, **same),
         "classifier": lambda: fit(scalefair.FairKernelClassifier, y > np.median(y), **same),
         "gp": lambda: fit(scalefair.FairGPRegressor, eta=1.0, noise=0.5, **same),
@@ -115,9 +113,7 @@ def soak(minutes: float, folder: Path) -> int:
             idle = threading.active_count(), process.num_fds()
         if now - told > 60:
             told = now
-            print(
-                f"{60 * hours[-1]:.1f} min: {len(hours)} rounds, {megabytes[-1]:.1f} MB", flush=True
-            )
+            print(f"{60 * hours[-1]:.1f} min: {len(hours)} rounds, {megabytes[-1]:.1f} MB", flush=True)
     first = len(hours) // 4
     rate, error = slope(np.array(hours[first:]), np.array(megabytes[first:]))
     more = np.polyfit(np.arange(first, len(blocks)), blocks[first:], 1)[0]

@@ -38,9 +38,7 @@ def write_table(folder: Path, rows: int) -> Path:
         rng = np.random.default_rng(part)
         for extra in range(21 - frame.shape[1]):
             frame[f"extra{extra}"] = rng.standard_normal(count)
-        pq.write_table(
-            pa.Table.from_pandas(frame, preserve_index=False), folder / f"{part:03}.parquet"
-        )
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), folder / f"{part:03}.parquet")
     return folder
 
 
@@ -149,11 +147,7 @@ def main() -> None:
         streamed = seconds(lambda: fit_scan(table, 300))
         keep("reading parquet / frames in memory, m=300", streamed / in_memory, "<= 1.25")
         long = write_table(Path(scratch) / "long", options.long_rows)
-        keep(
-            f"peak MB, {options.long_rows} rows from parquet, m=300",
-            peak_megabytes(LONG, long),
-            "< 1500",
-        )
+        keep(f"peak MB, {options.long_rows} rows from parquet, m=300", peak_megabytes(LONG, long), "< 1500")
     save_table(RESULTS / "streams.csv", [("what", "value", "target"), *lines])
 
 

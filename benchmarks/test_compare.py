@@ -18,11 +18,12 @@ def written(path, speed=1.0, slower=1.0, noise=0.0, full=True, seed=0):
         reference = speed * rng.uniform(1, 1 + noise, 5)
         ours = base * (slower if name == "fit" else 1.0) * speed * rng.uniform(1, 1 + noise, 5)
         ratios = ours / reference
-        extra = {"ratio": float(np.median(ratios)), "full": full,
-                 "ratio_quartiles": np.quantile(ratios, [0.25, 0.75]).tolist()}  # fmt: skip
-        benchmarks.append(
-            {"name": name, "extra_info": extra, "stats": {"median": float(np.median(ours))}}
-        )
+        extra = {
+            "ratio": float(np.median(ratios)),
+            "full": full,
+            "ratio_quartiles": np.quantile(ratios, [0.25, 0.75]).tolist(),
+        }
+        benchmarks.append({"name": name, "extra_info": extra, "stats": {"median": float(np.median(ours))}})
     path.write_text(json.dumps({"benchmarks": benchmarks}))
     return str(path)
 
@@ -50,9 +51,7 @@ def test_faster_code_and_little_slower_code_pass(tmp_path, old):
 def test_noise_alone_does_not_fail(tmp_path):
     """Ratios vary by half and more between rounds; their quartiles overlap."""
     for seed in range(20):
-        files = [
-            written(tmp_path / f"{n}.json", noise=0.8, seed=2 * seed + n) for n in (0, 1)
-        ]  # fmt: skip
+        files = [written(tmp_path / f"{n}.json", noise=0.8, seed=2 * seed + n) for n in (0, 1)]
         assert compare.main(files) == 0
 
 

@@ -29,9 +29,7 @@ def data():
 
 def fitter(data, feature_map, **settings):
     X, y, s = data
-    model = FairKernelRidge(
-        feature_map=feature_map, sensitive_kernel="categorical", eta=1.0, alpha=1e-4
-    )
+    model = FairKernelRidge(feature_map=feature_map, sensitive_kernel="categorical", eta=1.0, alpha=1e-4)
 
     def fit():
         with config_context(**settings):
@@ -42,8 +40,13 @@ def fitter(data, feature_map, **settings):
 
 def record(benchmark, name, value, target):
     seconds = benchmark.stats.stats.median if benchmark.stats else 0.0
-    keep(name, value, target, seconds=f"{seconds:.3f}",
-         reference_seconds=f"{benchmark.extra_info['reference_seconds']:.3f}")  # fmt: skip
+    keep(
+        name,
+        value,
+        target,
+        seconds=f"{seconds:.3f}",
+        reference_seconds=f"{benchmark.extra_info['reference_seconds']:.3f}",
+    )
 
 
 def test_fourier_fit_against_bare_blas(benchmark, data):
@@ -87,12 +90,14 @@ def test_cross_validation_against_one_fit(benchmark, data):
     X, y, s = data
     phi = fourier_map(X)
     search = FairKernelRidgeCV(
-        feature_map=phi, sensitive_kernel="categorical", alphas=np.logspace(-6, 0, 10),
-        etas=np.logspace(-2, 6, 25), cv=5, random_state=0,
-    )  # fmt: skip
-    value = ratio(
-        benchmark, lambda: search.fit(X, y, sensitive_features=s), fitter(data, phi), rounds=3
+        feature_map=phi,
+        sensitive_kernel="categorical",
+        alphas=np.logspace(-6, 0, 10),
+        etas=np.logspace(-2, 6, 25),
+        cv=5,
+        random_state=0,
     )
+    value = ratio(benchmark, lambda: search.fit(X, y, sensitive_features=s), fitter(data, phi), rounds=3)
     record(benchmark, "5-fold CV of 10 x 25 / one fit", value, "<= 2")
 
 

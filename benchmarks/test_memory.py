@@ -57,13 +57,7 @@ def test_memory_does_not_grow_with_rows():
 
 def test_memory_against_scikit_learn():
     n = size(200_000, 4_000)
-    nothing = peak_megabytes(
-        "import sys\nfrom benchmarks._problems import table\ntable(int(sys.argv[1]))", n
-    )
+    nothing = peak_megabytes("import sys\nfrom benchmarks._problems import table\ntable(int(sys.argv[1]))", n)
     ours, peer = peak_megabytes(OURS, n, M), peak_megabytes(PEER, n, M)
     keep("scikit-learn memory / ours, data included", peer / ours, ">= 5")
-    keep(
-        "scikit-learn memory / ours, beyond the data",
-        (peer - nothing) / max(ours - nothing, 1),
-        ">= 5",
-    )
+    keep("scikit-learn memory / ours, beyond the data", (peer - nothing) / max(ours - nothing, 1), ">= 5")

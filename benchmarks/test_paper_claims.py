@@ -147,11 +147,7 @@ def test_ard_unfairness_falls_and_the_error_rises(ard):
 
 def printed_ard():
     lines = [
-        {
-            "seed": 0,
-            "model": model,
-            **{what: row[2 * at] for what, row in ard_module.PRINTED.items()},
-        }
+        {"seed": 0, "model": model, **{what: row[2 * at] for what, row in ard_module.PRINTED.items()}}
         for at, model in enumerate(ard_module.MODELS)
     ]
     return pd.DataFrame(lines)

@@ -57,10 +57,7 @@ def test_toy2_each_penalty_wins_by_its_own_measure(where):
 @pytest.mark.parametrize("name", ["crime", "adult"])
 def test_process_and_well_tuned_ridge_are_level(name):
     found = kept_claims(name)
-    assert (
-        abs(found.loc["GP has no higher RMSE than KRR at equal HSIC (area between)", "gain"])
-        < 0.005
-    )
+    assert abs(found.loc["GP has no higher RMSE than KRR at equal HSIC (area between)", "gain"]) < 0.005
     assert (found.loc[["KRR: RMSE rises", "GP: RMSE rises"], "verdict"] == "holds").all()
     assert (found.loc[[f"{m}: HSIC falls (log ratio)" for m in ("KRR", "GP")], "gain"] > 1).all()
 
@@ -69,8 +66,7 @@ def test_the_process_beats_a_ridge_with_a_poor_grid_on_crime():
     """What "principled hyperparameter selection" is worth: no grid can be chosen badly."""
     found = kept_claims("crime")
     line = found.loc[
-        "GP of rank 500 is below KRR of rank 500, even grid over more than half of the range "
-        "(share beyond 0.5)"
+        "GP of rank 500 is below KRR of rank 500, even grid over more than half of the range (share beyond 0.5)"
     ]
     assert line["verdict"] == "holds"
 

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper.data import gram
-from benchmarks.paper.ridge import (
-    Decomposed,
-    Grid,
-    chosen,
-    cross_validated,
-    factors,
-    validation_errors,
-)
+from benchmarks.paper.ridge import Decomposed, Grid, chosen, cross_validated, factors, validation_errors
 from scalefair.datasets import make_toy1
 from scalefair.kernels import RBF
 from scalefair.solve.dense.ridge import fair_dual
@@ -74,9 +67,7 @@ def test_predictions_are_those_of_the_chosen_fits(toy):
         found = cross_validated(toy.data, toy.target, L, new, grid, choices=(choice,))
         for e, (i, a) in enumerate(chosen(errors, choice)):
             kernel = RBF(grid.length_scales[i])
-            fit = fair_dual(
-                kernel(toy.data), L, toy.target, alpha=ALPHAS[a], eta=ETAS[e], penalty="hsic"
-            )
+            fit = fair_dual(kernel(toy.data), L, toy.target, alpha=ALPHAS[a], eta=ETAS[e], penalty="hsic")
             expected = fit.predict(kernel(new, toy.data))
             np.testing.assert_allclose(found["hsic", choice][:, e], expected, atol=3e-4)
 

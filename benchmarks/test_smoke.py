@@ -41,18 +41,7 @@ ARGUMENTS = {
     "gp": ["--quick"],
     "gp_exact": ["--rows", "40", "--inputs", "3", "--rounds", "1"],
     "large_m": ["--rows", "2000", "--components", "100", "--inputs", "5", "--rank", "20"],
-    "losses": [
-        "--features",
-        "20",
-        "--fair-features",
-        "20",
-        "--limits",
-        "0.05",
-        "--parts",
-        "passes",
-        "lbfgs",
-        "adult",
-    ],
+    "losses": ["--features", "20", "--fair-features", "20", "--limits", "0.05", "--parts", "passes", "lbfgs", "adult"],
     "measures": ["--rows", "5000"],
     "numerics": [],
     "output": ["--splits", "E", "--rows", "400"],
@@ -66,20 +55,23 @@ ARGUMENTS = {
 NEEDS = {"losses": "fairlearn", "output": "equipy", "streams": "psutil", "cost_model": "psutil"}
 OTHERS = {"compare": "test_compare.py", "soak": "below"}
 SMALLER = {
-    "cost_model": {"SHORT": (1000, 2000, 3000), "WIDTHS": (5, 10, 15),
-                   "on_workers": lambda *_: 1.0, "scheduler_costs": lambda: (1e-3, 1e8)},
+    "cost_model": {
+        "SHORT": (1000, 2000, 3000),
+        "WIDTHS": (5, 10, 15),
+        "on_workers": lambda *_: 1.0,
+        "scheduler_costs": lambda: (1e-3, 1e8),
+    },
     "external": {"ETAS": (0.3, 1.0), "FIXED_ETAS": (1.0,), "NOISE_DRAWS": 2},
     "frontier": {"LIMITS": {"E": (0.02, 0.1)}, "LOGISTIC_LIMITS": (0.02,)},
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
     "partial": {"TEST_ROWS": 1000},
     "promises": {"NEW_ROWS": 2000},
     "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
-}  # fmt: skip
+}
 
 
 def modules():
-    return sorted(path.stem for path in HERE.glob("*.py")
-                  if not path.stem.startswith(("_", "test_")))  # fmt: skip
+    return sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith(("_", "test_")))
 
 
 def test_no_module_is_forgotten():
@@ -89,9 +81,8 @@ def test_no_module_is_forgotten():
 def few_adults(losses):
     whole = losses.adult()
     return whole._replace(
-        train=whole.train[:400], y_train=whole.y_train[:400],
-        test=whole.test[:400], y_test=whole.y_test[:400],
-    )  # fmt: skip
+        train=whole.train[:400], y_train=whole.y_train[:400], test=whole.test[:400], y_test=whole.y_test[:400]
+    )
 
 
 def once(module, monkeypatch):
@@ -126,8 +117,7 @@ def shorten(module, monkeypatch):
 
     def short(*arguments, **options):
         split = load(*arguments, **options)
-        return replace(split, X=split.X[:400], y=split.y[:400],
-                       X_test=split.X_test[:400], y_test=split.y_test[:400])  # fmt: skip
+        return replace(split, X=split.X[:400], y=split.y[:400], X_test=split.X_test[:400], y_test=split.y_test[:400])
 
     monkeypatch.setattr(module, "load", short)
     for name, inside in (("base_model", ""), ("boosted", "model__")):
@@ -192,8 +182,9 @@ def pay(decides: bool) -> Split:
     y = (y > np.median(y)).astype(float) if decides else (y - y.mean()) / y.std()
     X = X.fillna({c: 0.0 for c in X.columns if X[c].dtype.kind == "f"})
     name = "E" if decides else "A"
-    return Split(name, X[:400], y[:400], X[400:].reset_index(drop=True), y[400:],
-                 ["sex"] if decides else ["sex", "age"])  # fmt: skip
+    return Split(
+        name, X[:400], y[:400], X[400:].reset_index(drop=True), y[400:], ["sex"] if decides else ["sex", "age"]
+    )
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -228,9 +219,7 @@ def test_codes_are_the_same_categories():
     """Codes of training and test rows name the same levels; what is new has none."""
     split = pay(decides=False)
     levels = split.X["sex"].cat.categories
-    unseen = (
-        split.X_test["sex"].cat.add_categories("unseen").where(split.X_test.index > 3, "unseen")
-    )
+    unseen = split.X_test["sex"].cat.add_categories("unseen").where(split.X_test.index > 3, "unseen")
     task = Task(replace(split, X_test=split.X_test.assign(sex=unseen)))
     column = list(split.X).index("sex")
     assert task.categories[column]
@@ -300,10 +289,22 @@ def test_points_are_kept_and_found_again(tmp_path, capsys):
                 job = Job("acs", s, method, 100, part=part)
                 assert not finished(job, read_table(path))
                 for k in range(9):
-                    append(job, {"order": k, "setting": k, "share": 0.03 * k, "hsic": 1e-3 * k,
-                                 "ks": 0.05 * k, "rmse": 0.9 - 0.01 * k + worse, "fitted": 100,
-                                 "score_error": 0.001, "cpu_seconds": 1.0 + k,
-                                 "peak_mb": 300.0}, path)  # fmt: skip
+                    append(
+                        job,
+                        {
+                            "order": k,
+                            "setting": k,
+                            "share": 0.03 * k,
+                            "hsic": 1e-3 * k,
+                            "ks": 0.05 * k,
+                            "rmse": 0.9 - 0.01 * k + worse,
+                            "fitted": 100,
+                            "score_error": 0.001,
+                            "cpu_seconds": 1.0 + k,
+                            "peak_mb": 300.0,
+                        },
+                        path,
+                    )
                 append(job, {"note": "stopped after 9 s" if worse else "done"}, path)
                 assert finished(job, read_table(path))
     append(Job("acs", "hidden", "scikit-learn Ridge", 100), {"note": "exit code 1"}, path)

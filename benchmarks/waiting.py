@@ -238,10 +238,13 @@ def measure(name: str, line: Line, rounds: int) -> dict[str, Any]:
     ours, cpu = median(times["ours"]), median(times["cpu"])
     floor = median(times["floor"]) if times["floor"] else 1.0
     return {
-        "what": name, "seconds": f"{ours:.4g}", "floor_seconds": f"{floor:.4g}",
-        "value": f"{ours / floor:.3g}", "target": target_of(name, line, floor),
+        "what": name,
+        "seconds": f"{ours:.4g}",
+        "floor_seconds": f"{floor:.4g}",
+        "value": f"{ours / floor:.3g}",
+        "target": target_of(name, line, floor),
         "processors": f"{cpu / ours:.3g}",
-    }  # fmt: skip
+    }
 
 
 def target_of(name: str, line: Line, floor: float) -> str:

@@ -35,10 +35,7 @@ CURVES = {
         {"color": COLORS[3], "marker": "v"},
     ),
 }
-ONLY = {
-    "fairlearn, ExponentiatedGradient (Adult)": "adult",
-    "fairlearn, CorrelationRemover (ACS)": "acs",
-}
+ONLY = {"fairlearn, ExponentiatedGradient (Adult)": "adult", "fairlearn, CorrelationRemover (ACS)": "acs"}
 
 
 def quality(data, row):
@@ -49,14 +46,15 @@ def quality(data, row):
 def points(data, method, s):
     """(share, quality) of a method on test rows, by increasing share; the most training rows."""
     with RESULTS.open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(line for line in file if line[0] != "#")
-                if (row["data"], row["part"], row["seed"]) == (data, "test", "0")]  # fmt: skip
+        rows = [
+            row
+            for row in csv.DictReader(line for line in file if line[0] != "#")
+            if (row["data"], row["part"], row["seed"]) == (data, "test", "0")
+        ]
     most = max((row["rows"] for row in rows), key=int, default="")
     wanted = (method, s, most)
     rows = [row for row in rows if (row["method"], row["s"], row["rows"]) == wanted]
-    return sorted(
-        {(float(row["share"]), round(quality(data, row), 4)) for row in rows if row["share"]}
-    )
+    return sorted({(float(row["share"]), round(quality(data, row), 4)) for row in rows if row["share"]})
 
 
 def drawn(data):
@@ -98,11 +96,11 @@ def main():
     panels = figure.subplots(1, 2)
     for axes, data in zip(panels, PANELS, strict=True):
         draw(axes, data)
-    found = {label: line for axes in panels
-             for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}  # fmt: skip
+    found = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     order = ["no limit", *CURVES]
-    figure.legend([found[label] for label in order], order, loc="outside lower center",
-                  ncols=3, frameon=False, fontsize=9)  # fmt: skip
+    figure.legend(
+        [found[label] for label in order], order, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
     about = {"Date": None, "Creator": None, "Description": description()}
     figure.savefig(HERE / "images" / "frontier.svg", metadata=about)
 

@@ -147,10 +147,7 @@ def _header(path: Any, file: BinaryIO) -> bytes:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
-        raise InputError(
-            f"{path} is damaged or no scalefair file", "give one that scalefair wrote",
-            where=str(path),
-        )  # fmt: skip
+        raise InputError(f"{path} is damaged or no scalefair file", "give one that scalefair wrote", where=str(path))
     return file.read(length)
 
 
@@ -174,9 +171,7 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
         raise ValueError(f"{path} is no scalefair file; expected one that holds {kind}")
     schema = str(metadata.get("schema", ""))
     if not (schema.isascii() and schema.isdecimal() and len(schema) < 9 and int(schema) <= SCHEMA):
-        raise ValueError(
-            f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair"
-        )
+        raise ValueError(f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair")
     if int(schema) < OLDEST.get(kind, 1):
         raise ValueError(
             f"{path} is a {kind} of schema {schema}, written before version 0.1.0; this version "
@@ -222,9 +217,7 @@ def from_skops(content: bytes) -> Any:
     except ImportError as error:
         raise ValueError("it holds a model of scikit-learn: pip install skops") from error
     except Exception as error:
-        raise ValueError(
-            f"a model of scikit-learn inside it is damaged ({error!r:.200})"
-        ) from error
+        raise ValueError(f"a model of scikit-learn inside it is damaged ({error!r:.200})") from error
 
 
 def plain(value: Any) -> Any:

@@ -55,9 +55,7 @@ class Chunk:
     def take(self, at: NDArray[np.int64]) -> Chunk:
         """Return some rows of a chunk of arrays, in that order; `row` stays as it is."""
         parts: dict[str, Any] = {
-            name: np.ascontiguousarray(np.asarray(part)[at])
-            for name, part in self.parts.items()
-            if part is not None
+            name: np.ascontiguousarray(np.asarray(part)[at]) for name, part in self.parts.items() if part is not None
         }
         return replace(self, **parts)
 

@@ -85,9 +85,9 @@ class NotCertifiedError(InputError):
             else f"the limit would need about {float(f'{rows:.2g}'):,.0f} rows to calibrate with"
         )
         super().__init__(
-            f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: "
-            f"{needs}", f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
-        )  # fmt: skip
+            f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: {needs}",
+            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+        )
         self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
 
 
@@ -166,8 +166,7 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     weight = check_number("eta", 1.0 if eta is None else eta, 0.0)
     if LARGEST_WEIGHT < weight < np.inf:
         raise ValueError(
-            f"eta={eta!r} is too large to compute with; use at most {LARGEST_WEIGHT:g}, or inf for "
-            "the limit itself"
+            f"eta={eta!r} is too large to compute with; use at most {LARGEST_WEIGHT:g}, or inf for the limit itself"
         )
     return weight, None
 
@@ -193,12 +192,9 @@ def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
     unknown = set(alpha) - {"phi", "psi", "base"}
     if unknown or "phi" not in alpha:
         raise ValueError(
-            f"alpha={alpha!r} must have the block 'phi' and may have 'psi' and 'base'; "
-            f"remove {unknown or '{}'}"
+            f"alpha={alpha!r} must have the block 'phi' and may have 'psi' and 'base'; remove {unknown or '{}'}"
         )
-    ridges = {
-        name: check_number(f"alpha[{name!r}]", value, 0.0, FINITE) for name, value in alpha.items()
-    }
+    ridges = {name: check_number(f"alpha[{name!r}]", value, 0.0, FINITE) for name, value in alpha.items()}
     if min(ridges.values()) <= 0:
         raise ValueError(f"alpha={alpha!r}: the ridges of blocks must be positive")
     relative = {name: ridge / ridges["phi"] for name, ridge in ridges.items() if name != "phi"}
@@ -232,9 +228,7 @@ def check_closed_form(penalty: str, what: str) -> None:
         )
 
 
-def check_finite(
-    name: str, values: NDArray[Any], largest: float = LARGEST, names: Sequence[str] | None = None
-) -> None:
+def check_finite(name: str, values: NDArray[Any], largest: float = LARGEST, names: Sequence[str] | None = None) -> None:
     """Raise an InputError that names the first column with NaN, infinity or what is nearly so."""
     if values.size == 0 or values.dtype.kind not in "fiu":
         return
@@ -249,13 +243,13 @@ def check_finite(
     raise InputError(
         f"{name} has {int((~good[:, column]).sum())} value(s) in column "
         f"{column if names is None else repr(which)} that are {wrong}",
-        "fill them in or rescale them, or leave those rows out", column=which, where=name,
-    )  # fmt: skip
+        "fill them in or rescale them, or leave those rows out",
+        column=which,
+        where=name,
+    )
 
 
-def resolve_columns(
-    chosen: str | int | Iterable[str | int], names: Sequence[str] | None, width: int
-) -> list[int]:
+def resolve_columns(chosen: str | int | Iterable[str | int], names: Sequence[str] | None, width: int) -> list[int]:
     """Return the positions of columns among `names` (None: only positions will do)."""
     wanted = [chosen] if isinstance(chosen, str | int | np.integer) else list(chosen)
     return [_position(column, names, width) for column in wanted]
@@ -267,9 +261,7 @@ def _position(column: Any, names: Sequence[str] | None, width: int) -> int:
             return names.index(column)
         raise InputError(_unknown_name(column, names), column=column)
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise TypeError(
-            f"column {column!r}: expected a name or a position, got {type(column).__name__}"
-        )
+        raise TypeError(f"column {column!r}: expected a name or a position, got {type(column).__name__}")
     if not 0 <= column < width:
         what = f"column {column}: expected a position from 0 to {width - 1}"
         raise InputError(what, column=str(column))

@@ -62,9 +62,7 @@ class ChanceRatio:
     plain: Array  # E
 
     @classmethod
-    def of(
-        cls, moments: Moments, features: Features, rows: Mapping[str, Array], weight: Array
-    ) -> ChanceRatio:
+    def of(cls, moments: Moments, features: Features, rows: Mapping[str, Array], weight: Array) -> ChanceRatio:
         """Return the ratio from the moments of a fold, and blocks of some of its rows."""
         space, w = FunctionSpace.of(moments), weight / moments.weight
         F = np.hstack([rows[name] for name in features]) - moments.mean(*features)
@@ -81,10 +79,7 @@ class ChanceRatio:
         w = np.where(left > LEAST_RESIDUAL, w, 0.0)
         along = partial_covariance(moments, features, space.name) @ space.basis
         R = (F - Z @ (along / space.values).T) / np.sqrt(np.maximum(left, LEAST_RESIDUAL))[:, None]
-        weighted, plain = (
-            R.T @ (each[:, None] * R) / max(each.sum(), np.finfo(float).tiny)
-            for each in (w * w * h, w)
-        )
+        weighted, plain = (R.T @ (each[:, None] * R) / max(each.sum(), np.finfo(float).tiny) for each in (w * w * h, w))
         return cls(weighted, plain)
 
     def of_predictors(self, coef: Array, outputs: int) -> Array:
@@ -95,9 +90,8 @@ class ChanceRatio:
 
 
 def held_out_shares(
-    moments: Moments, features: Features, coef: Array, outputs: int,
-    ratio: ChanceRatio | None = None,
-) -> HeldOut:  # fmt: skip
+    moments: Moments, features: Features, coef: Array, outputs: int, ratio: ChanceRatio | None = None
+) -> HeldOut:
     """Return the corrected share of G predictors, coef (m, G·t), on rows that did not fit them."""
     space = FunctionSpace.of(moments)
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef

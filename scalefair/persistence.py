@@ -85,9 +85,13 @@ MAX_TEXT_BYTES = 2**28
 MAX_OTHER_KEYS = 10_000
 # Training rows; and routing and callbacks, which belong to a session
 SKIPPED = {
-    "_evidence", "_metadata_request", "_regressions",
-    "_callback_fit_ctx", "_skl_callbacks", "_skl_callbacks_to_teardown",
-}  # fmt: skip
+    "_evidence",
+    "_metadata_request",
+    "_regressions",
+    "_callback_fit_ctx",
+    "_skl_callbacks",
+    "_skl_callbacks_to_teardown",
+}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -130,8 +134,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     arrays, values = _files.read(path, "model")
     try:
         return _ModelReader(arrays, values["objects"]).root(values["root"])
-    except (TypeError, AttributeError, LookupError, RecursionError, ValueError,
-            ArithmeticError) as error:  # fmt: skip
+    except (TypeError, AttributeError, LookupError, RecursionError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{path} holds no valid model ({error!r:.500})") from error
 
 
@@ -166,9 +169,7 @@ class _ModelWriter:
             items = [self.state(item, f"{where}[{i}]") for i, item in enumerate(value)]
             return {type(value).__name__: items}
         if type(value) is dict:
-            pairs = [
-                [self.state(k, where), self.state(v, f"{where}[{k!r}]")] for k, v in value.items()
-            ]
+            pairs = [[self.state(k, where), self.state(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"dict": pairs}
         if isinstance(value, type) and issubclass(value, np.number):
             return {"number": np.dtype(value).str}
@@ -191,8 +192,9 @@ class _ModelWriter:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
             raise UnsavableError(
                 f"{where} is an array of {array.dtype}, which cannot be saved",
-                "convert it to numbers or text", where=where,
-            )  # fmt: skip
+                "convert it to numbers or text",
+                where=where,
+            )
         name = str(len(self.arrays))
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # The memory order is preserved: BLAS rounds differently for the other one.
@@ -229,9 +231,10 @@ def _plain_item(item: Any, where: str) -> Any:
     item = item.item() if isinstance(item, np.generic) else item
     if not isinstance(item, PLAIN):
         raise UnsavableError(
-            f"{where} is an array that holds a {type(item).__name__}, which cannot be saved "
-            "without pickle", "convert it to numbers or text", where=where,
-        )  # fmt: skip
+            f"{where} is an array that holds a {type(item).__name__}, which cannot be saved without pickle",
+            "convert it to numbers or text",
+            where=where,
+        )
     return item
 
 

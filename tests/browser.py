@@ -14,10 +14,16 @@ from tornado.websocket import websocket_connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--hide-scrollbars",
     "--remote-debugging-port=0",
-)  # fmt: skip
+)
 PATIENCE = 60
 """Seconds after which a browser that should have answered hangs."""
 
@@ -61,9 +67,7 @@ class Browser:
     async def _call(self, method, parameters, event=None):
         self._number += 1
         number = self._number
-        await self._socket.write_message(
-            json.dumps({"id": number, "method": method, "params": parameters})
-        )
+        await self._socket.write_message(json.dumps({"id": number, "method": method, "params": parameters}))
         result, seen = None, event is None
         while result is None or not seen:
             waiting = asyncio.ensure_future(self._socket.read_message())
@@ -91,9 +95,8 @@ class Browser:
         """Show a file as a screen of that width, in light or dark, would."""
         self.complaints.clear()
         self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
-        )  # fmt: skip
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
         where = {"url": Path(path).absolute().as_uri()}

@@ -16,9 +16,7 @@ from scalefair.cli import main
 
 ENV = {
     **os.environ,
-    "PYTHONPATH": os.pathsep.join(
-        [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
-    ),
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]),
     "OMP_NUM_THREADS": "1",
 }
 ENTRY = [sys.executable, "-m", "scalefair"]
@@ -31,16 +29,18 @@ def people(n=400, seed=0):
     sex = rng.choice(["f", "m"], n)
     hours = np.where(rng.random(n) < 0.1, np.nan, rng.normal(38, 5, n).round(2))
     hired = pd.Timestamp("2015-01-01") + pd.to_timedelta(rng.integers(0, 3000, n), unit="D")
-    table = pd.DataFrame({
-        "id": [f"p{i}" for i in range(seed * n, seed * n + n)],
-        "hired": hired.strftime("%Y-%m-%d"),
-        "sex": sex,
-        "age": rng.integers(18, 70, n),
-        "hours": hours,
-        "job": rng.choice(["clerk", "cook", None], n),
-        "shift": rng.random(n) < 0.3,
-        "w": rng.integers(1, 3, n),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(seed * n, seed * n + n)],
+            "hired": hired.strftime("%Y-%m-%d"),
+            "sex": sex,
+            "age": rng.integers(18, 70, n),
+            "hours": hours,
+            "job": rng.choice(["clerk", "cook", None], n),
+            "shift": rng.random(n) < 0.3,
+            "w": rng.integers(1, 3, n),
+        }
+    )
     pay = 20 + 3 * (sex == "m") + 0.1 * table["age"] + 0.2 * np.nan_to_num(hours, nan=38)
     return table.assign(pay=(pay + rng.normal(size=n)).round(4))
 

@@ -25,17 +25,13 @@ class Cluster:
         path = os.pathsep.join([root, *filter(None, sys.path)])
         self.env = {**os.environ, "PYTHONPATH": path, **dict(env)}
         self.file = folder / "scheduler.json"
-        self.scheduler = self._start(
-            "scheduler", "--host", HERE, "--port", "0", "--scheduler-file", str(self.file)
-        )
+        self.scheduler = self._start("scheduler", "--host", HERE, "--port", "0", "--scheduler-file", str(self.file))
         self.address = self._address()
 
     def _start(self, kind, *options, env=()):
         command = [sys.executable, "-m", "dask", kind, "--no-dashboard", *options, *self.options]
         with (self.folder / f"{kind}-{uuid4().hex}.log").open("w") as log:
-            return subprocess.Popen(
-                command, env={**self.env, **dict(env)}, cwd=self.folder, stdout=log, stderr=log
-            )
+            return subprocess.Popen(command, env={**self.env, **dict(env)}, cwd=self.folder, stdout=log, stderr=log)
 
     def _address(self):
         deadline = time.monotonic() + LIMIT

@@ -33,10 +33,7 @@ def _polars(frame, _, roles):
 
 def _arrow(frame, _, roles):
     parts = (frame[columns] for columns in roles.values())
-    return tuple(
-        pa.Table.from_pandas(part) if isinstance(part, pd.DataFrame) else part.to_numpy()
-        for part in parts
-    )
+    return tuple(pa.Table.from_pandas(part) if isinstance(part, pd.DataFrame) else part.to_numpy() for part in parts)
 
 
 def _parquet(frame, folder, roles):

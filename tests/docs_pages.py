@@ -143,9 +143,7 @@ def prose(text: str) -> str:
 
 def links(text: str) -> list[str]:
     """Links into this repository, those to an anchor of the page itself included."""
-    return [
-        link for link in _LINK.findall(prose(text)) if "://" not in link and link[:7] != "mailto:"
-    ]
+    return [link for link in _LINK.findall(prose(text)) if "://" not in link and link[:7] != "mailto:"]
 
 
 def anchors(text: str) -> set[str]:

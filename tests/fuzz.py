@@ -168,9 +168,13 @@ def sensitive(n):
     codes = SEEDS.map(lambda seed: np.random.default_rng(seed).integers(0, 3, n))
     words = codes.map(lambda code: np.array(["a", "b", "ü"], dtype=object)[code])
     return st.one_of(
-        codes, words, columns(n), matrices(n, most=2), frames(n, missing=False),
+        codes,
+        words,
+        columns(n),
+        matrices(n, most=2),
+        frames(n, missing=False),
         words.map(lambda w: pd.Series(w, dtype="category")),
-    )  # fmt: skip
+    )
 
 
 def sizes(most=30):
@@ -184,9 +188,13 @@ def weights(draw, n):
     rng = np.random.default_rng(draw(SEEDS))
     kind = draw(st.sampled_from(["none", "none", "one", "counts", "wide", "huge", "zero"]))
     choices = {
-        "none": None, "one": np.ones(n), "counts": rng.integers(0, 4, n),
-        "wide": 10.0 ** rng.uniform(-8, 8, n), "huge": np.full(n, 1e200), "zero": np.zeros(n),
-    }  # fmt: skip
+        "none": None,
+        "one": np.ones(n),
+        "counts": rng.integers(0, 4, n),
+        "wide": 10.0 ** rng.uniform(-8, 8, n),
+        "huge": np.full(n, 1e200),
+        "zero": np.zeros(n),
+    }
     return choices[kind]
 
 

@@ -28,9 +28,7 @@ from scalefair.kernels import RBF, Linear
 
 SMALL = {"n_components": 12, "n_sensitive_components": 8, "random_state": 0}
 
-FEW_TREES = CrossFit(
-    FairRidge(eta=0.0), sensitive_estimator=HistGradientBoostingRegressor(max_iter=2)
-)
+FEW_TREES = CrossFit(FairRidge(eta=0.0), sensitive_estimator=HistGradientBoostingRegressor(max_iter=2))
 
 MODELS = {
     "linear": FairRidge(eta=1.0, random_state=0),
@@ -56,24 +54,16 @@ MODELS = {
     "poisson": FairKernelRegressor(loss="poisson", eta=1.0, **SMALL),
     "quantile": FairKernelRegressor(loss="quantile", eta=1.0, **SMALL),
     "classes_cv": FairKernelClassifierCV(cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL),
-    "poisson_cv": FairKernelRegressorCV(
-        loss="poisson", cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL
-    ),
+    "poisson_cv": FairKernelRegressorCV(loss="poisson", cv=3, alphas=[1e-3], etas=[0.0, 1.0], **SMALL),
     "decided": FairKernelRegressor(
         limit_on=Decisions(threshold=2.9), sensitive_columns=["sex"], unfairness=0.1, **SMALL
     ),
-    "trees": FairKernelRidgeCV(
-        base_estimator="trees", sensitive_columns=["sex", "ethnicity"], cv=3, **SMALL
-    ),
+    "trees": FairKernelRidgeCV(base_estimator="trees", sensitive_columns=["sex", "ethnicity"], cv=3, **SMALL),
     "boosted": FairKernelRidge(
-        base_estimator=HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5),
-        eta=1.0,
-        **SMALL,
+        base_estimator=HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5), eta=1.0, **SMALL
     ),
     "boosted_classes": FairKernelClassifier(
-        base_estimator=HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5),
-        eta=1.0,
-        **SMALL,
+        base_estimator=HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5), eta=1.0, **SMALL
     ),
     "process": FairGPRegressor(eta=1.0, optimizer=None, noise=0.1, amplitude=1.0, **SMALL),
     "exact_process": FairGPRegressor(

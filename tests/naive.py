@@ -27,9 +27,7 @@ def columns(a):
 def rbf(X, Z, length_scale=1.0):
     """exp(−Σ (x_j − z_j)² / (2 θ_j²)); θ a number, or one per input (ARD)."""
     theta = np.broadcast_to(length_scale, X.shape[1])
-    return np.array(
-        [[np.exp(-0.5 * np.sum(((x - z) / theta) ** 2)) for z in Z] for x in X]
-    ).reshape(len(X), len(Z))
+    return np.array([[np.exp(-0.5 * np.sum(((x - z) / theta) ** 2)) for z in Z] for x in X]).reshape(len(X), len(Z))
 
 
 def centring(n):
@@ -104,10 +102,7 @@ def objective(b, coef, Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-
     return loss + alpha * np.sum(coef**2) + eta * np.sum((R.T @ coef) ** 2)
 
 
-def ridge(
-    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, eps_phi=None, weight=None,
-    fit_intercept=True,
-):  # fmt: skip
+def ridge(Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, eps_phi=None, weight=None, fit_intercept=True):
     """Minimiser (b, β) of J by its normal equations and an explicit inverse.
 
     coef is (m, t) and b (t,) for y of shape (n, t); (m,) and a number for y of shape (n,).
@@ -120,9 +115,7 @@ def ridge(
     return (b[0], coef[:, 0]) if np.ndim(y) == 1 else (b, coef)
 
 
-def ridge_by_optimiser(
-    Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None, fit_intercept=True
-):
+def ridge_by_optimiser(Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-6, weight=None, fit_intercept=True):
     """Minimiser (b, β) of J for one output, by an optimiser that knows J and its gradient only."""
     w = ones_if_none(weight, len(y))
     R = factor(Phi, Psi, penalty=penalty, eps=eps, weight=weight)
@@ -222,9 +215,7 @@ def contributions(parts, Psi, *, weight=None):
 def between_group_share(f, groups):
     """Variance of the group means over the variance: Σ_g n_g (f̄_g − f̄)² / Σ (f − f̄)²."""
     total = np.sum((f - f.mean()) ** 2)
-    between = sum(
-        np.sum(groups == g) * (f[groups == g].mean() - f.mean()) ** 2 for g in np.unique(groups)
-    )
+    between = sum(np.sum(groups == g) * (f[groups == g].mean() - f.mean()) ** 2 for g in np.unique(groups))
     return between / total
 
 
@@ -355,10 +346,13 @@ def share_distribution(f, Psi, *, eps=0.0, weight=None):
     x = (2 * g * centred - g**2 - raw * centred**2) / variance / (2 * np.sqrt(raw))
     kurtosis = p @ (x - p @ x) ** 4 / spread(x) ** 2
     return {
-        "share": share, "error": np.sqrt(spread(u) / n + 2 * np.sum(P**2) / n**2),
-        "noise": np.trace(Omega), "squares": np.trace(Omega @ Omega), "along": spread(x),
+        "share": share,
+        "error": np.sqrt(spread(u) / n + 2 * np.sum(P**2) / n**2),
+        "noise": np.trace(Omega),
+        "squares": np.trace(Omega @ Omega),
+        "along": spread(x),
         "freedom": max(2 * n / (kurtosis - 1), 2.0),
-    }  # fmt: skip
+    }
 
 
 def close(actual, expected, tolerance):

@@ -38,9 +38,7 @@ def write_parts(folder, table, sizes, row_group=None):
     """Write consecutive rows into part.0.parquet, part.1.parquet, …"""
     start = 0
     for i, size in enumerate(sizes):
-        pq.write_table(
-            table[start : start + size], folder / f"part.{i}.parquet", row_group_size=row_group
-        )
+        pq.write_table(table[start : start + size], folder / f"part.{i}.parquet", row_group_size=row_group)
         start += size
 
 

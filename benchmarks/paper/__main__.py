@@ -35,9 +35,7 @@ def _seeds(context: click.Context, option: click.Parameter, value: str | None) -
 @click.command()
 @click.argument("experiment", type=click.Choice(EXPERIMENTS), required=False)
 @click.option("--quick", is_flag=True, help="Small sizes and few seeds: less than a minute.")
-@click.option(
-    "--seeds", callback=_seeds, metavar="N or A:B", help="Repetitions, instead of the paper's."
-)
+@click.option("--seeds", callback=_seeds, metavar="N or A:B", help="Repetitions, instead of the paper's.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
@@ -49,14 +47,7 @@ def _seeds(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors and the JSON.")
 def main(
-    experiment: str | None,
-    *,
-    quick: bool,
-    seeds: range | None,
-    out: Path,
-    fresh: bool,
-    as_json: bool,
-    quiet: bool,
+    experiment: str | None, *, quick: bool, seeds: range | None, out: Path, fresh: bool, as_json: bool, quiet: bool
 ) -> None:
     """Run an EXPERIMENT of the paper, and print its numbers beside the printed ones.
 
@@ -76,14 +67,16 @@ def main(
     chosen = load(experiment)
     console(f"{chosen.title}{', quick' if quick else ''}")
     outcome = run(
-        chosen, out, quick=quick, seeds=seeds, fresh=fresh,
+        chosen,
+        out,
+        quick=quick,
+        seeds=seeds,
+        fresh=fresh,
         tell=lambda done, total: console.update(done, total, "seeds"),
-    )  # fmt: skip
+    )
     tables = {"table": outcome.table, "claims": outcome.claims}
     record = {name: table.to_dict("records") for name, table in tables.items()}
-    parts = [
-        table.to_string(index=False, float_format="{:.4g}".format) for table in tables.values()
-    ]
+    parts = [table.to_string(index=False, float_format="{:.4g}".format) for table in tables.values()]
     files = [str(path) for path in outcome.files]
     console.result({**record, "files": files}, "\n\n".join([*parts, "\n".join(files)]))
 

@@ -23,9 +23,7 @@ from benchmarks.paper.experiment import Experiment, mean_and_error, verdicts
 from benchmarks.paper.models import fitted_process
 from scalefair.estimators import FairGPRegressor
 
-INCOME = [
-    "whitePerCap", "blackPerCap", "indianPerCap", "AsianPerCap", "OtherPerCap", "HispPerCap",
-]  # fmt: skip
+INCOME = ["whitePerCap", "blackPerCap", "indianPerCap", "AsianPerCap", "OtherPerCap", "HispPerCap"]
 SCALES = RACE + INCOME
 MODELS = ("GP", "fair GP")
 
@@ -59,9 +57,15 @@ class Setting:
 def fit(train: Sample, eta: float, max_iter: int = 100) -> FairGPRegressor:
     """The exact process with one length scale per input."""
     return fitted_process(
-        train.X, train.s, train.y, eta=eta, feature_map="exact", length_scale="standardized",
-        max_iter=max_iter, random_state=0,
-    )  # fmt: skip
+        train.X,
+        train.s,
+        train.y,
+        eta=eta,
+        feature_map="exact",
+        length_scale="standardized",
+        max_iter=max_iter,
+        random_state=0,
+    )
 
 
 def scores(model: FairGPRegressor, test: Sample) -> dict[str, float]:
@@ -104,21 +108,16 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
 
 def claims(values: pd.DataFrame) -> pd.DataFrame:
     """What the paper says of its table, and two sentences about relevance that need no big θ."""
-    plain, fair = (
-        values[values["model"] == model].set_index("seed").drop(columns="model") for model in MODELS
-    )
+    plain, fair = (values[values["model"] == model].set_index("seed").drop(columns="model") for model in MODELS)
     grown = (fair[SCALES] > plain[SCALES]).sum(axis=1)
     relevance = [np.log((model[SCALES] ** -2.0).sum(axis=1)) for model in (plain, fair)]
     black = np.log(fair["racepctblack"] / plain["racepctblack"])
     return verdicts(
         {
             "θ grows for most of the ten inputs (how many beyond 5)": grown - 5.0,
-            "unfairness falls more than tenfold (log ratio beyond log 10)": np.log(
-                plain["HSIC"] / fair["HSIC"] / 10.0
-            ),
+            "unfairness falls more than tenfold (log ratio beyond log 10)": np.log(plain["HSIC"] / fair["HSIC"] / 10.0),
             "RMSE rises": fair["RMSE"] - plain["RMSE"],
-            "the summed relevance 1/θ² of the ten inputs falls (log ratio)": relevance[0]
-            - relevance[1],
+            "the summed relevance 1/θ² of the ten inputs falls (log ratio)": relevance[0] - relevance[1],
             "θ of racepctblack, the most relevant of the ten, grows (log ratio)": black,
         }
     )
@@ -132,11 +131,10 @@ def panels(found: pd.DataFrame) -> list[Panel]:
     for end, title in (("", "θ, here"), (" printed", "θ, printed")):
         curves = [
             Curve(
-                model, places, scales[f"{model}{end}"], colour=colour + 1, line="",
-                marker="os"[colour], filled=not end,
+                model, places, scales[f"{model}{end}"], colour=colour + 1, line="", marker="os"[colour], filled=not end
             )
             for colour, model in enumerate(MODELS)
-        ]  # fmt: skip
+        ]
         sides.append(Panel(curves, "", title, log="y", ticks=list(scales["what"])))
     return sides
 

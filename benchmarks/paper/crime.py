@@ -41,12 +41,8 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
     }
     for rank, sensitive_rank in setting.ranks:
         sizes = {"n_components": rank, "n_sensitive_components": sensitive_rank}
-        fitted[f"KRR of rank {rank}"] = partial(
-            models.low_rank_ridge, train, test, etas, seed, **sizes
-        )
-        fitted[f"GP of rank {rank}"] = partial(
-            models.low_rank_process, train, test, etas, seed, **sizes
-        )
+        fitted[f"KRR of rank {rank}"] = partial(models.low_rank_ridge, train, test, etas, seed, **sizes)
+        fitted[f"GP of rank {rank}"] = partial(models.low_rank_process, train, test, etas, seed, **sizes)
     return real.lines_of(seed, fitted, test, etas)
 
 

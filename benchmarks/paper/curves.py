@@ -33,9 +33,7 @@ def error_and_dependence(f: Array, y: Array, s: Any) -> dict[str, float]:
 
 def by_seed(values: pd.DataFrame, dependence: str) -> list[tuple[Array, Array]]:
     """Dependence and RMSE of every seed: the curves that `gaps` compares."""
-    return [
-        (one[dependence].to_numpy(), one["rmse"].to_numpy()) for _, one in values.groupby("seed")
-    ]
+    return [(one[dependence].to_numpy(), one["rmse"].to_numpy()) for _, one in values.groupby("seed")]
 
 
 def front(dependence: Array, error: Array) -> tuple[Array, Array]:

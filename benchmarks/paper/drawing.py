@@ -73,18 +73,21 @@ class Panel:
     ticks: Sequence[str] = ()
 
 
-def front_panel(
-    table: pd.DataFrame, by: str, x: str, x_label: str, *, log: str = "x", markers: str = "o"
-) -> Panel:
+def front_panel(table: pd.DataFrame, by: str, x: str, x_label: str, *, log: str = "x", markers: str = "o") -> Panel:
     """RMSE against the column `x`, a curve for every level of `by`; low rank is dashed."""
     curves = [
         Curve(
-            str(name), rows[x], rows["rmse"], rows["rmse_error"], rows[f"{x}_error"],
-            colour=number % len(COLOURS), line="--" if "rank" in str(name) else "-",
+            str(name),
+            rows[x],
+            rows["rmse"],
+            rows["rmse_error"],
+            rows[f"{x}_error"],
+            colour=number % len(COLOURS),
+            line="--" if "rank" in str(name) else "-",
             marker=markers[number % len(markers)],
         )
         for number, (name, rows) in enumerate(table.groupby(by, sort=False))
-    ]  # fmt: skip
+    ]
     return Panel(curves, x_label, "RMSE", log=log)
 
 
@@ -135,10 +138,16 @@ def _plot(curve: Curve, ax: Axes) -> None:
     if not curve.filled:
         look["markerfacecolor"] = "none"
     ax.errorbar(
-        np.asarray(curve.x, dtype=np.float64), np.asarray(curve.y, dtype=np.float64),
-        yerr=_bars(curve.y_error), xerr=_bars(curve.x_error), label=curve.label,
-        linestyle=curve.line or "none", marker=curve.marker, linewidth=1.6, **look,
-    )  # fmt: skip
+        np.asarray(curve.x, dtype=np.float64),
+        np.asarray(curve.y, dtype=np.float64),
+        yerr=_bars(curve.y_error),
+        xerr=_bars(curve.x_error),
+        label=curve.label,
+        linestyle=curve.line or "none",
+        marker=curve.marker,
+        linewidth=1.6,
+        **look,
+    )
 
 
 def _bars(error: Any) -> Array | None:

@@ -58,19 +58,22 @@ def exact_process(train: Sample, test: Sample, etas: Array) -> Predictions:
     return _processes(train, test, etas, feature_map="exact", random_state=0)
 
 
-def low_rank_ridge(
-    train: Sample, test: Sample, etas: Array, seed: int, **options: Any
-) -> Predictions:
+def low_rank_ridge(train: Sample, test: Sample, etas: Array, seed: int, **options: Any) -> Predictions:
     """The same search from the moments of Nyström features; one pass for each length scale."""
     X, X_new = train.X.to_numpy(), test.X.to_numpy()
     alphas = np.unique(np.concatenate([RIDGES / len(X), EVEN_RIDGES]))
     fits = [
         FairKernelRidgeCV(
-            alphas=alphas, etas=etas, length_scale=float(length_scale), penalty="hsic",
-            random_state=seed, sensitive_kernel=sensitive_kernel(train.s), **options,
+            alphas=alphas,
+            etas=etas,
+            length_scale=float(length_scale),
+            penalty="hsic",
+            random_state=seed,
+            sensitive_kernel=sensitive_kernel(train.s),
+            **options,
         ).fit(X, train.y, sensitive_features=train.s)
         for length_scale in drawn_length_scales(X, seed)
-    ]  # fmt: skip
+    ]
     errors = np.stack([fit.cv_results_["mse"].mean(axis=0) for fit in fits])
     return {
         name: np.column_stack(
@@ -93,9 +96,7 @@ def _choices(errors: Array, even: NDArray[np.bool_]) -> dict[str, list[tuple[int
     }
 
 
-def low_rank_process(
-    train: Sample, test: Sample, etas: Array, seed: int, **options: Any
-) -> Predictions:
+def low_rank_process(train: Sample, test: Sample, etas: Array, seed: int, **options: Any) -> Predictions:
     """Evidence from the moments of Nyström features."""
     return _processes(train, test, etas, random_state=seed, **options)
 
@@ -104,9 +105,7 @@ def _processes(train: Sample, test: Sample, etas: Array, **options: Any) -> Pred
     """One process for every weight, each search starting where the last one ended."""
     predictions, start = [], "median"
     for eta in etas:
-        model = fitted_process(
-            train.X.to_numpy(), train.s, train.y, eta=float(eta), length_scale=start, **options
-        )
+        model = fitted_process(train.X.to_numpy(), train.s, train.y, eta=float(eta), length_scale=start, **options)
         start = model.kernel_.length_scale
         predictions.append(model.predict(test.X.to_numpy()))
     return {"": np.column_stack(predictions)}

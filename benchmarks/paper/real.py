@@ -26,12 +26,7 @@ Fitted = Callable[[], Predictions]
 def lines_of(seed: int, models: Mapping[str, Fitted], test: Sample, etas: Array) -> pd.DataFrame:
     """One line per model and weight: RMSE and HSIC on the test rows."""
     return pd.DataFrame(
-        {
-            "seed": seed,
-            "model": f"{model}{variant}",
-            "eta": eta,
-            **error_and_dependence(f, test.y, test.s),
-        }
+        {"seed": seed, "model": f"{model}{variant}", "eta": eta, **error_and_dependence(f, test.y, test.s)}
         for model, predictions in models.items()
         for variant, columns in predictions().items()
         for eta, f in zip(etas, columns.T, strict=True)

@@ -30,10 +30,7 @@ def trial(seed: int, rows: int, bias: float, noise: float) -> list[dict[str, obj
     test = make_toy1(2000, bias=bias, noise=noise, random_state=2 * seed + 1)
     found = toy1.process(train, test, "standard", np.array(list(WEIGHTS.values()))).T
     setting = {"rows": rows, "bias": bias, "noise": noise}
-    return [
-        {**setting, "approach": name, **toy1.measure(f, test)}
-        for name, f in zip(WEIGHTS, found, strict=True)
-    ]
+    return [{**setting, "approach": name, **toy1.measure(f, test)} for name, f in zip(WEIGHTS, found, strict=True)]
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:

@@ -164,13 +164,9 @@ def claims(values: pd.DataFrame) -> pd.DataFrame:
             gains[f"{model}: correlation falls {where}"] = corr[low] - corr[high]
             if model == "GPR":
                 gains[f"GPR: true R² rises {where}"] = true[high] - true[low]
-        gains[f"{model}: true R² is higher at eta=200 than without"] = (
-            true["eta=200"] - true["standard"]
-        )
+        gains[f"{model}: true R² is higher at eta=200 than without"] = true["eta=200"] - true["standard"]
         gains[f"{model}: correlation below 0.1 at eta=200"] = 0.1 - corr["eta=200"].abs()
-        gains[f"{model}: OSV keeps more than half of the correlation"] = (
-            corr["OSV"] - 0.5 * corr["standard"]
-        )
+        gains[f"{model}: OSV keeps more than half of the correlation"] = corr["OSV"] - 0.5 * corr["standard"]
         gains[f"{model}: FRL finds no signal (R² below 0.05)"] = 0.05 - obs["FRL"]
     return verdicts(gains | _process_against_ridge(values), margin=TOLERANCE)
 

@@ -81,9 +81,14 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
     train, test = standardised_pair(seed, setting.rows)
     used = grid(setting)
     found = cross_validated(
-        train.data, train.target, gram(train.sensitive_features), test.data, used,
-        penalties=tuple(METHODS.values()), choices=CHOICES,
-    )  # fmt: skip
+        train.data,
+        train.target,
+        gram(train.sensitive_features),
+        test.data,
+        used,
+        penalties=tuple(METHODS.values()),
+        choices=CHOICES,
+    )
     V = factors(gram(test.sensitive_features), ("normalized",), used.etas)["normalized"]
     lines = []
     for choice in CHOICES:
@@ -91,10 +96,7 @@ def trial(seed: int, setting: Setting) -> pd.DataFrame:
         lines.append({"choice": choice, "method": "KRR", "eta": 0.0, **measure(plain, test, V)})
         for method, penalty in METHODS.items():
             curve = zip(used.etas[1:], found[penalty, choice].T[1:], strict=True)
-            lines += [
-                {"choice": choice, "method": method, "eta": eta, **measure(f, test, V)}
-                for eta, f in curve
-            ]
+            lines += [{"choice": choice, "method": method, "eta": eta, **measure(f, test, V)} for eta, f in curve]
     return pd.DataFrame(lines).assign(seed=seed)[["seed", *lines[0]]]
 
 
@@ -118,9 +120,7 @@ def claims(values: pd.DataFrame) -> pd.DataFrame:
 
 def _areas(values: pd.DataFrame, name: str) -> list[float]:
     """Area between the curves of every trial, over their common range."""
-    fkl, nfkl = (
-        by_seed(values[values["method"].isin(["KRR", method])], name) for method in METHODS
-    )
+    fkl, nfkl = (by_seed(values[values["method"].isin(["KRR", method])], name) for method in METHODS)
     return [area(*pair, log=LOGARITHMIC[name]) for pair in zip(fkl, nfkl, strict=True)]
 
 
@@ -142,11 +142,15 @@ def panels(table: pd.DataFrame) -> list[Panel]:
     rows = table[table["choice"] == "anew"]
     return [
         front_panel(
-            rows, "method", name, f"{DEPENDENCE[name]} of prediction and s",
-            log="x" if LOGARITHMIC[name] else "", markers="Dos",
+            rows,
+            "method",
+            name,
+            f"{DEPENDENCE[name]} of prediction and s",
+            log="x" if LOGARITHMIC[name] else "",
+            markers="Dos",
         )
         for name in DRAWN
-    ]  # fmt: skip
+    ]
 
 
 EXPERIMENT = Experiment(

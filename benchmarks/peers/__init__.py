@@ -25,8 +25,17 @@ from benchmarks.peers import (
 )
 from benchmarks.peers._task import Method
 
-MODULES = (ours, centring, barycentre, thresholds, reductions, regression_reduction, torch_models,
-           fairgbm, r_fairml, linear_filters, scikit)  # fmt: skip
-METHODS: dict[str, Method] = {
-    method.name: method for module in MODULES for method in module.METHODS
-}
+MODULES = (
+    ours,
+    centring,
+    barycentre,
+    thresholds,
+    reductions,
+    regression_reduction,
+    torch_models,
+    fairgbm,
+    r_fairml,
+    linear_filters,
+    scikit,
+)
+METHODS: dict[str, Method] = {method.name: method for module in MODULES for method in module.METHODS}

@@ -36,8 +36,7 @@ def jobs(options: argparse.Namespace, rows: int | None) -> Iterator[Job]:
             print(f"{data}: its table is not there; set SCALEFAIR_DATA", flush=True)
             continue
         most = ALL_ROWS.get(data, 10**9)
-        asked = {"quick": options.quick, "target": options.target,
-                 "sensitive": tuple(options.sensitive)}  # fmt: skip
+        asked = {"quick": options.quick, "target": options.target, "sensitive": tuple(options.sensitive)}
         for name, s in methods(options, kind_of(options, data)):
             for seed in range(1 if options.quick else min(options.seeds, SEEDS.get(data, 1))):
                 job = Job(data, s, name, most if rows is None else min(rows, most), seed, **asked)
@@ -67,16 +66,14 @@ def kind_of(options: argparse.Namespace, data: str) -> bool:
 def patient(job: Job, path: Path) -> bool:
     """Whether a job on all rows would be done in time, as its time on fewer rows says."""
     few = replace(job, rows=min(ROWS, job.rows)).key
-    times = [float(line["total_cpu"]) for line in read_table(path)
-             if key_of(line) == few and line["total_cpu"]]  # fmt: skip
+    times = [float(line["total_cpu"]) for line in read_table(path) if key_of(line) == few and line["total_cpu"]]
     return bool(times) and max(times) * job.rows / ROWS <= PATIENCE
 
 
 def run_all(options: argparse.Namespace, path: Path) -> None:
     """First on few rows, then on all; `--jobs` side by side."""
     for rows in (options.rows,) if options.rows else (ROWS, None):
-        wanted = [job for job in jobs(options, rows)
-                  if rows is not None or (job.rows > ROWS and patient(job, path))]  # fmt: skip
+        wanted = [job for job in jobs(options, rows) if rows is not None or (job.rows > ROWS and patient(job, path))]
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(lambda job: run(job, options.limit, path), wanted))
 
@@ -87,8 +84,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--target", default="", help="column of the file")
     parser.add_argument("--sensitive", nargs="+", default=[], help="columns of the file")
     parser.add_argument("--out", type=Path, default=Path("peers"), help="folder, for a file")
-    parser.add_argument("--s", nargs="+", choices=("visible", "hidden"),
-                        default=["visible", "hidden"])  # fmt: skip
+    parser.add_argument("--s", nargs="+", choices=("visible", "hidden"), default=["visible", "hidden"])
     parser.add_argument("--rows", type=int, help="training rows at most")
     parser.add_argument("--seeds", type=int, default=5, help="splits of crime at most")
     parser.add_argument("--only", nargs="+", default=[""], help="words of methods' names")
@@ -101,9 +97,7 @@ def parsed() -> argparse.Namespace:
         parser.error("--target needs --sensitive, columns of the same file")
     unknown = [data for data in options.data if data not in DATA and not options.target]
     if unknown:
-        parser.error(
-            f"--data {unknown[0]}: neither one of {', '.join(DATA)} nor a file with --target"
-        )
+        parser.error(f"--data {unknown[0]}: neither one of {', '.join(DATA)} nor a file with --target")
     return options
 
 

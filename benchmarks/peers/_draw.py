@@ -6,18 +6,24 @@ from pathlib import Path
 
 from benchmarks.peers._tables import OURS, Axis, Curve, Curves, Place, axes, chosen
 
-LABELS = {"rmse": "RMSE on test rows", "auc": "AUC on test rows",
-          "accuracy": "accuracy on test rows", "gap": "gap of decisions",
-          "share": "share of the variance of f that s explains",
-          "ks": "KS distance of a group from all"}  # fmt: skip
+LABELS = {
+    "rmse": "RMSE on test rows",
+    "auc": "AUC on test rows",
+    "accuracy": "accuracy on test rows",
+    "gap": "gap of decisions",
+    "share": "share of the variance of f that s explains",
+    "ks": "KS distance of a group from all",
+}
 RIVALS = {
-    "rmse": ("centring", "equipy on trees", "reduction of Agarwal, Dudik and Wu, trees",
-             "fairlearn AdversarialFairnessRegressor"),
-    "auc": ("centring", "equipy on trees", "fairlearn ExponentiatedGradient, trees",
-            "fairret NormLoss on psi(s)"),
-    "accuracy": ("centring", "equipy on trees", "fairlearn ExponentiatedGradient, trees",
-                 "fairret NormLoss on psi(s)"),
-}  # fmt: skip
+    "rmse": (
+        "centring",
+        "equipy on trees",
+        "reduction of Agarwal, Dudik and Wu, trees",
+        "fairlearn AdversarialFairnessRegressor",
+    ),
+    "auc": ("centring", "equipy on trees", "fairlearn ExponentiatedGradient, trees", "fairret NormLoss on psi(s)"),
+    "accuracy": ("centring", "equipy on trees", "fairlearn ExponentiatedGradient, trees", "fairret NormLoss on psi(s)"),
+}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 
 
@@ -44,15 +50,14 @@ def draw(data: str, found: Curves, validated: Curves, path: Path) -> None:
             ax.set(title=f"s {s}, {rows:,} rows", xlabel=LABELS[axis.name])
             ax.set_xlim(-0.02 * axis.levels[-1], 1.5 * axis.levels[-1])
         line[0].set_ylabel(LABELS[axis.metric])
-    labels = {text: one for ax in grid.flat for one, text in zip(*ax.get_legend_handles_labels(),
-                                                                 strict=True)}  # fmt: skip
+    labels = {text: one for ax in grid.flat for one, text in zip(*ax.get_legend_handles_labels(), strict=True)}
     if labels:
-        figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=2,
-                      fontsize=8, frameon=False)  # fmt: skip
+        figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
 def envelope(curve: Curve, axis: Axis) -> list[tuple[float, float]]:
     """The points of a curve that have both numbers, in order."""
-    return sorted((point[axis.name], point[axis.metric]) for point in curve
-                  if axis.name in point and axis.metric in point)  # fmt: skip
+    return sorted(
+        (point[axis.name], point[axis.metric]) for point in curve if axis.name in point and axis.metric in point
+    )

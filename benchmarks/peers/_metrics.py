@@ -45,9 +45,11 @@ def of_decisions(split: Split, chance: Any) -> dict[str, float]:
 
     right = np.where(y, chance, 1 - chance)
     return {
-        "accuracy": float(right.mean()), "accuracy_error": float(right.std() / len(y) ** 0.5),
-        "gap": gap(y | ~y), "odds": max(gap(y), gap(~y)),
-    }  # fmt: skip
+        "accuracy": float(right.mean()),
+        "accuracy_error": float(right.std() / len(y) ** 0.5),
+        "gap": gap(y | ~y),
+        "odds": max(gap(y), gap(~y)),
+    }
 
 
 def distance(split: Split, f: Any) -> float:

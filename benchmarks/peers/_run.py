@@ -29,9 +29,29 @@ POINTS = RESULTS / "peers.csv"
 DONE = "done"
 """Note of the line that ends a job."""
 KEY = ("data", "rows", "s", "part", "method", "seed")
-FIELDS = (*KEY, "fitted", "order", "setting", "share", "hsic", "ks", "rmse", "auc", "score_error",
-          "accuracy", "accuracy_error", "gap", "odds", "seconds", "cpu_seconds", "total_cpu",
-          "peak_mb", "data_mb", "threads", "note")  # fmt: skip
+FIELDS = (
+    *KEY,
+    "fitted",
+    "order",
+    "setting",
+    "share",
+    "hsic",
+    "ks",
+    "rmse",
+    "auc",
+    "score_error",
+    "accuracy",
+    "accuracy_error",
+    "gap",
+    "odds",
+    "seconds",
+    "cpu_seconds",
+    "total_cpu",
+    "peak_mb",
+    "data_mb",
+    "threads",
+    "note",
+)
 WRITING = Lock()
 
 
@@ -111,10 +131,16 @@ def work(job: Job) -> Iterator[dict[str, Any]]:
         chance = decided[0] if decided else np.asarray(f) >= method.threshold
         peak = peak or memory_peak()  # later ones include what the metrics took
         yield {
-            "order": order, "setting": setting, "fitted": len(split.y), "seconds": seconds,
-            "cpu_seconds": step, "total_cpu": worked, "peak_mb": peak, "data_mb": before,
+            "order": order,
+            "setting": setting,
+            "fitted": len(split.y),
+            "seconds": seconds,
+            "cpu_seconds": step,
+            "total_cpu": worked,
+            "peak_mb": peak,
+            "data_mb": before,
             **judged(split, f, chance),
-        }  # fmt: skip
+        }
         order += 1
 
 
@@ -151,9 +177,7 @@ def run(job: Job, limit: float, path: Path) -> None:
     for point in apart(job, limit):
         append(job, point, path)
         count, note = count + 1, point.get("note", "")
-    print(
-        f"{', '.join(job.key)}: {count} points, {note}, {perf_counter() - start:.0f} s", flush=True
-    )
+    print(f"{', '.join(job.key)}: {count} points, {note}, {perf_counter() - start:.0f} s", flush=True)
 
 
 def finished(job: Job, lines: list[dict[str, str]]) -> bool:
@@ -173,8 +197,7 @@ def append(job: Job, point: dict[str, Any], path: Path) -> None:
     """Write one line at once: a run that is stopped loses only the point it was at."""
     line = {**vars(job), "threads": threads(), **point}
     with WRITING:
-        add_lines(path, [{key: _short(value) for key, value in line.items()}], FIELDS,
-                  "as in the column")  # fmt: skip
+        add_lines(path, [{key: _short(value) for key, value in line.items()}], FIELDS, "as in the column")
 
 
 def _short(value: Any) -> Any:

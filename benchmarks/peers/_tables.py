@@ -31,17 +31,19 @@ class Axis(NamedTuple):
         return self.levels[len(self.levels) // 2]
 
 
-SHARES, KS, HSICS = (
-    (0.01, 0.02, 0.05, 0.1, 0.2),
-    (0.05, 0.1, 0.15, 0.2, 0.3),
-    (1e-4, 3e-4, 1e-3, 3e-3),
-)
+SHARES, KS, HSICS = ((0.01, 0.02, 0.05, 0.1, 0.2), (0.05, 0.1, 0.15, 0.2, 0.3), (1e-4, 3e-4, 1e-3, 3e-3))
 AXES = {
-    "number": (Axis("share", "rmse", SHARES, "score_error"), Axis("ks", "rmse", KS, "score_error"),
-               Axis("hsic", "rmse", HSICS, "score_error")),
-    "rate": (Axis("share", "auc", SHARES, "score_error"), Axis("ks", "auc", KS, "score_error"),
-             Axis("gap", "accuracy", (0.01, 0.02, 0.05, 0.1), "accuracy_error")),
-}  # fmt: skip
+    "number": (
+        Axis("share", "rmse", SHARES, "score_error"),
+        Axis("ks", "rmse", KS, "score_error"),
+        Axis("hsic", "rmse", HSICS, "score_error"),
+    ),
+    "rate": (
+        Axis("share", "auc", SHARES, "score_error"),
+        Axis("ks", "auc", KS, "score_error"),
+        Axis("gap", "accuracy", (0.01, 0.02, 0.05, 0.1), "accuracy_error"),
+    ),
+}
 
 
 class Place(NamedTuple):
@@ -81,9 +83,7 @@ def curves(path: Path, part: str = "test") -> Curves:
 def _mean(lines: list[dict[str, str]]) -> dict[str, float]:
     """Means of the columns that are numbers, and of how many seeds."""
     names = [name for name in lines[0] if all(_is_number(line[name]) for line in lines)]
-    return {name: mean(float(line[name]) for line in lines) for name in names} | {
-        "seeds": len(lines)
-    }
+    return {name: mean(float(line[name]) for line in lines) for name in names} | {"seeds": len(lines)}
 
 
 def _is_number(text: str) -> bool:
@@ -105,8 +105,9 @@ def value_at(curve: Curve, axis: Axis, level: float) -> float:
     A mixture of two neighbours would reach what lies between them. NaN below the least one.
     """
     sign = 1.0 if axis.metric == "rmse" else -1.0
-    points = sorted((point[axis.name], sign * point[axis.metric]) for point in curve
-                    if axis.name in point and axis.metric in point)  # fmt: skip
+    points = sorted(
+        (point[axis.name], sign * point[axis.metric]) for point in curve if axis.name in point and axis.metric in point
+    )
     if not points or level < points[0][0]:
         return float("nan")
     places, errors = np.array(points).T
@@ -157,16 +158,35 @@ Line = list[Any]
 def by_axis(found: Curves, name: str, refits: dict[str, bool]) -> Iterator[Line]:
     """One line a method: its value at the levels of one kind of dependence."""
     levels = next(axis.levels for some in AXES.values() for axis in some if axis.name == name)
-    yield ["data", "rows", "s", "metric", "method", *(f"{name} {level:g}" for level in levels),
-           f"least {name}", "CPU s a model", "peak MB", "seeds"]  # fmt: skip
+    yield [
+        "data",
+        "rows",
+        "s",
+        "metric",
+        "method",
+        *(f"{name} {level:g}" for level in levels),
+        f"least {name}",
+        "CPU s a model",
+        "peak MB",
+        "seeds",
+    ]
     for place, methods in sorted(found.items()):
         for axis in (axis for axis in axes(methods) if axis.name == name):
             for method, curve in methods.items():
                 if not np.isnan(least(curve, axis)):
                     values = [_text(value_at(curve, axis, level)) for level in levels]
-                    yield [place.data, rows_of(curve), place.s, axis.metric, method, *values,
-                           f"{least(curve, axis):.3g}", f"{cost(curve, refits[method]):.3g}",
-                           f"{curve[0]['peak_mb']:.0f}", int(curve[0]["seeds"])]  # fmt: skip
+                    yield [
+                        place.data,
+                        rows_of(curve),
+                        place.s,
+                        axis.metric,
+                        method,
+                        *values,
+                        f"{least(curve, axis):.3g}",
+                        f"{cost(curve, refits[method]):.3g}",
+                        f"{curve[0]['peak_mb']:.0f}",
+                        int(curve[0]["seeds"]),
+                    ]
 
 
 def _text(value: float) -> str:
@@ -186,22 +206,30 @@ def variants(found: Curves, validated: Curves) -> Iterator[Line]:
 
 def compared(found: Curves, validated: Curves) -> Iterator[Line]:
     """Ours, the best of the others, and who is ahead, level by level."""
-    yield ["data", "rows", "s", "dependence", "at", "metric", "ours", "variant", "best rival",
-           "whose", "ours is better by", "standard error", "ahead"]  # fmt: skip
+    yield [
+        "data",
+        "rows",
+        "s",
+        "dependence",
+        "at",
+        "metric",
+        "ours",
+        "variant",
+        "best rival",
+        "whose",
+        "ours is better by",
+        "standard error",
+        "ahead",
+    ]
     for place, methods in sorted(found.items()):
         for axis in axes(methods):
             mine = chosen(validated.get(place, {}), axis)
             for level in axis.levels:
                 ours = value_at(methods.get(mine, []), axis, level)
-                rivals = {name: value_at(curve, axis, level) for name, curve in methods.items()
-                          if not name.startswith(OURS)}  # fmt: skip
-                yield [
-                    *place,
-                    axis.name,
-                    level,
-                    axis.metric,
-                    *_duel(ours, mine, rivals, axis, methods),
-                ]
+                rivals = {
+                    name: value_at(curve, axis, level) for name, curve in methods.items() if not name.startswith(OURS)
+                }
+                yield [*place, axis.name, level, axis.metric, *_duel(ours, mine, rivals, axis, methods)]
 
 
 def _duel(ours: float, mine: str, rivals: dict[str, float], axis: Axis, methods: Any) -> Line:
@@ -221,16 +249,26 @@ def _duel(ours: float, mine: str, rivals: dict[str, float], axis: Axis, methods:
 
 def findings(lines: list[Line]) -> Iterator[Line]:
     """A line for each problem and kind of dependence, where a rival wins first."""
-    yield ["data", "rows", "s", "dependence", "metric", "a rival is ahead at", "which",
-           "by at most", "ours is ahead at", "by up to", "only ours is so fair at",
-           "standard error"]  # fmt: skip
+    yield [
+        "data",
+        "rows",
+        "s",
+        "dependence",
+        "metric",
+        "a rival is ahead at",
+        "which",
+        "by at most",
+        "ours is ahead at",
+        "by up to",
+        "only ours is so fair at",
+        "standard error",
+    ]
     groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
     for line in lines:
         groups[(*line[:4], line[5])].append(line)
     made = []
     for key, some in groups.items():
-        lost, won, alone = ([line for line in some if line[-1] == who]
-                            for who in ("a rival", "ours", "ours alone"))  # fmt: skip
+        lost, won, alone = ([line for line in some if line[-1] == who] for who in ("a rival", "ours", "ours alone"))
         names = list(dict.fromkeys(line[9] for line in lost))
         rivals = [_levels(lost), "; ".join(names) or "–", _most(lost)]
         ours = [_levels(won), _most(won), _levels(alone), some[0][-2]]
@@ -249,8 +287,20 @@ def _most(lines: list[Line]) -> str:
 
 def speeds(found: Curves, validated: Curves, refits: dict[str, bool]) -> Iterator[Line]:
     """CPU seconds of one model over ours on as many rows, and who is then more accurate."""
-    yield ["data", "rows", "s", "method", "CPU s a model", "ours", "ratio", "metric", "at share",
-           "its value", "value of ours", "variant"]  # fmt: skip
+    yield [
+        "data",
+        "rows",
+        "s",
+        "method",
+        "CPU s a model",
+        "ours",
+        "ratio",
+        "metric",
+        "at share",
+        "its value",
+        "value of ours",
+        "variant",
+    ]
     for place, methods in sorted(found.items()):
         axis = axes(methods)[0]
         mine = chosen(validated.get(place, {}), axis)
@@ -259,8 +309,17 @@ def speeds(found: Curves, validated: Curves, refits: dict[str, bool]) -> Iterato
             if not name.startswith(OURS) and rows_of(curve) == rows_of(own or []):
                 theirs, time = cost(curve, refits[name]), cost(own or [], refits[mine])
                 values = [_text(value_at(c, axis, axis.middle)) for c in (curve, own or [])]
-                yield [*place, name, f"{theirs:.3g}", f"{time:.3g}", f"{theirs / time:.3g}",
-                       axis.metric, axis.middle, *values, mine]  # fmt: skip
+                yield [
+                    *place,
+                    name,
+                    f"{theirs:.3g}",
+                    f"{time:.3g}",
+                    f"{theirs / time:.3g}",
+                    axis.metric,
+                    axis.middle,
+                    *values,
+                    mine,
+                ]
 
 
 def ends(path: Path) -> Iterator[Line]:
@@ -285,10 +344,12 @@ def report(path: Path) -> None:
     names = sorted({axis.name for methods in found.values() for axis in axes(methods)})
     tables: dict[str, list[Line]] = {
         **{name: list(by_axis(found, name, refits)) for name in names},
-        "findings": list(findings(duels[1:])), "levels": duels,
+        "findings": list(findings(duels[1:])),
+        "levels": duels,
         "variants": list(variants(found, validated)),
-        "speed": list(speeds(found, validated, refits)), "ends": list(ends(path)),
-    }  # fmt: skip
+        "speed": list(speeds(found, validated, refits)),
+        "ends": list(ends(path)),
+    }
     for name, lines in tables.items():
         save_table(path.parent / f"peers_{name}.csv", lines, *stamps(path))
     for line in tables["findings"]:

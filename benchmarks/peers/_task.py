@@ -61,10 +61,7 @@ class Task:
             [part[name] for part in (train, test)] if number else _codes(train[name], test[name])
             for name, number in zip(train, ~self.categories, strict=True)
         ]
-        first, second = (
-            np.column_stack([np.asarray(pair[part], dtype=float) for pair in columns])
-            for part in (0, 1)
-        )
+        first, second = (np.column_stack([np.asarray(pair[part], dtype=float) for pair in columns]) for part in (0, 1))
         return first, second
 
     @property
@@ -121,9 +118,8 @@ class Task:
         """
         kind = HistGradientBoostingClassifier if self.decides else HistGradientBoostingRegressor
         return kind(
-            max_iter=3 if self.quick else 100, early_stopping=False, random_state=0,
-            categorical_features=categories,
-        )  # fmt: skip
+            max_iter=3 if self.quick else 100, early_stopping=False, random_state=0, categorical_features=categories
+        )
 
 
 def _codes(*parts: pd.Series) -> list[Any]:

@@ -54,6 +54,5 @@ def centred(task: Task, odds: bool) -> Points:
 
 METHODS = (
     Method("centring", lambda task: centred(task, odds=False), hidden=False),
-    Method("centring of log odds", lambda task: centred(task, odds=True), hidden=False,
-           kinds=("rate",), threshold=0.0),
-)  # fmt: skip
+    Method("centring of log odds", lambda task: centred(task, odds=True), hidden=False, kinds=("rate",), threshold=0.0),
+)

@@ -50,7 +50,4 @@ def points(task: Task) -> Points:
         yield tolerance, fitted(task, tolerance)
 
 
-METHODS = (
-    Method("FairGBM, odds", points, kinds=("rate",), needs=f"command {PYTHON}", goal="odds",
-           refits=True),
-)  # fmt: skip
+METHODS = (Method("FairGBM, odds", points, kinds=("rate",), needs=f"command {PYTHON}", goal="odds", refits=True),)

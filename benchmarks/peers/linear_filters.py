@@ -73,10 +73,7 @@ def trees(task: Task) -> Any:
 
 
 METHODS = (
-    Method("fairlearn CorrelationRemover + Ridge", lambda task: remover(task, linear),
-           hidden=False, needs="fairlearn"),
-    Method("fairlearn CorrelationRemover + trees", lambda task: remover(task, trees),
-           hidden=False, needs="fairlearn"),
-    Method("scikit-lego InformationFilter + Ridge", lambda task: filtering(task, linear),
-           hidden=False, needs="sklego"),
-)  # fmt: skip
+    Method("fairlearn CorrelationRemover + Ridge", lambda task: remover(task, linear), hidden=False, needs="fairlearn"),
+    Method("fairlearn CorrelationRemover + trees", lambda task: remover(task, trees), hidden=False, needs="fairlearn"),
+    Method("scikit-lego InformationFilter + Ridge", lambda task: filtering(task, linear), hidden=False, needs="sklego"),
+)

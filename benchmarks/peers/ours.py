@@ -12,13 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from benchmarks.frontier import estimator
 from benchmarks.output import Classifier, Regressor
 from benchmarks.peers._task import Method, Points, Task
-from scalefair import (
-    Decisions,
-    FairKernelClassifier,
-    FairKernelClassifierCV,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-)
+from scalefair import Decisions, FairKernelClassifier, FairKernelClassifierCV, FairKernelRidge, FairKernelRidgeCV
 
 LIMITS = (0.0, 0.004, 0.01, 0.02, 0.045, 0.09, 0.15, 0.25, 0.4, 1.0)
 LOGISTIC_LIMITS = (0.004, 0.012, 0.03, 0.06, 0.1, 1.0)
@@ -70,17 +64,22 @@ def with_trees(task: Task) -> Points:
 def alone(task: Task, linear: bool) -> Points:
     """Without a base model: Gaussian features, or linear ones."""
     few = task.settings == "B"
-    features = {"feature_map": "linear"} if linear else {
-        "n_components": 100 if few or task.quick else 1000,
-        "length_scale": "standardized" if few else "median",
-    }  # fmt: skip
+    features = (
+        {"feature_map": "linear"}
+        if linear
+        else {"n_components": 100 if few or task.quick else 1000, "length_scale": "standardized" if few else "median"}
+    )
     return curve(
         FairKernelRidgeCV(
-            unfairness=0.05, random_state=0, eps=1e-3 if few else 1e-6,
-            sensitive_columns=task.split.sensitive, hide_sensitive=task.hidden, **features,
+            unfairness=0.05,
+            random_state=0,
+            eps=1e-3 if few else 1e-6,
+            sensitive_columns=task.split.sensitive,
+            hide_sensitive=task.hidden,
+            **features,
         ),
         task,
-    )  # fmt: skip
+    )
 
 
 def each(task: Task, settings: tuple[float, ...], make: Callable[[float], Any], ask: str) -> Points:
@@ -97,32 +96,50 @@ def each(task: Task, settings: tuple[float, ...], make: Callable[[float], Any], 
 
 def common(task: Task) -> dict[str, Any]:
     trees = (TreesClassifier if task.decides else TreesRegressor)(task.trees())
-    return {"base_estimator": trees, "sensitive_columns": task.split.sensitive,
-            "hide_sensitive": task.hidden, "random_state": 0}  # fmt: skip
+    return {
+        "base_estimator": trees,
+        "sensitive_columns": task.split.sensitive,
+        "hide_sensitive": task.hidden,
+        "random_state": 0,
+    }
 
 
 def logistic(task: Task) -> Points:
     same = common(task)
-    return each(task, LOGISTIC_LIMITS, lambda limit: FairKernelClassifier(
-        unfairness=limit, n_components=50, tol=1e-8, **same), "decision_function")  # fmt: skip
+    return each(
+        task,
+        LOGISTIC_LIMITS,
+        lambda limit: FairKernelClassifier(unfairness=limit, n_components=50, tol=1e-8, **same),
+        "decision_function",
+    )
 
 
 def output_kernel(task: Task) -> Points:
     """The kernel on the output, as in benchmarks.output: f independent of s, not only its mean."""
     kind = FairKernelClassifier if task.decides else FairKernelRidge
     same = common(task)
-    return each(task, ETAS, lambda eta: kind(
-        n_components=50 if task.quick else 300, alpha=1e-3, eta=eta, eps=1e-2, output_kernel="rbf",
-        penalty="nocco_output", n_sensitive_components=30, **same,
-    ), "decision_function" if task.decides else "predict")  # fmt: skip
+    return each(
+        task,
+        ETAS,
+        lambda eta: kind(
+            n_components=50 if task.quick else 300,
+            alpha=1e-3,
+            eta=eta,
+            eps=1e-2,
+            output_kernel="rbf",
+            penalty="nocco_output",
+            n_sensitive_components=30,
+            **same,
+        ),
+        "decision_function" if task.decides else "predict",
+    )
 
 
 def decisions(limit_on: Any) -> Callable[[Task], Points]:
     def run(task: Task) -> Points:
         same = common(task)
         same |= {"cv": 5, "limit_on": limit_on, "n_components": FEATURES}
-        return each(task, GAPS, lambda gap: FairKernelClassifierCV(unfairness=gap, **same),
-                    "predict")  # fmt: skip
+        return each(task, GAPS, lambda gap: FairKernelClassifierCV(unfairness=gap, **same), "predict")
 
     return run
 
@@ -135,6 +152,5 @@ METHODS = (
     Method("scalefair, logistic", logistic, kinds=("rate",), threshold=0.0),
     Method("scalefair, decisions", decisions("decisions"), kinds=("rate",)),
     Method("scalefair, odds", decisions("odds"), kinds=("rate",), goal="odds"),
-    Method("scalefair, odds, randomised", decisions(Decisions("odds", randomized=True)),
-           kinds=("rate",), goal="odds"),
-)  # fmt: skip
+    Method("scalefair, odds, randomised", decisions(Decisions("odds", randomized=True)), kinds=("rate",), goal="odds"),
+)

@@ -40,8 +40,13 @@ write.csv(data.frame(f = as.numeric(f)), file.path(folder, "f.csv"), row.names =
 def fitted(task: Task, how: str, bound: float) -> Any:
     (x, x_test), (s, s_test) = Task(task.split, hidden=True).arrays, task.sensitive
     varies = s.std(axis=0) > 0
-    tables = {"X": x, "X_test": x_test, "S": s[:, varies], "S_test": s_test[:, varies],
-              "y": np.asarray(task.y)[:, None]}  # fmt: skip
+    tables = {
+        "X": x,
+        "X_test": x_test,
+        "S": s[:, varies],
+        "S_test": s_test[:, varies],
+        "y": np.asarray(task.y)[:, None],
+    }
     with TemporaryDirectory() as folder:
         for name, table in tables.items():
             columns = [f"{name[0]}{k}" for k in range(table.shape[1])]
@@ -61,8 +66,15 @@ def points(how: str) -> Callable[[Task], Points]:
 
 
 METHODS = tuple(
-    Method(f"R fairml {how}{name}", points(how), hidden=how == "zlm", kinds=(kind,),
-           needs="command Rscript", refits=True, threshold=0.0)
+    Method(
+        f"R fairml {how}{name}",
+        points(how),
+        hidden=how == "zlm",
+        kinds=(kind,),
+        needs="command Rscript",
+        refits=True,
+        threshold=0.0,
+    )
     for how in ("frrm", "zlm")
     for kind, name in (("number", ""), ("rate", ", logistic"))
-)  # fmt: skip
+)

@@ -81,15 +81,17 @@ def _gradient(learner: Callable[[Task], Learner], constraint: str) -> Method:
     inside, odds = learner.__name__, constraint == "EqualizedOdds"
     return Method(
         f"fairlearn ExponentiatedGradient, {inside}{', odds' if odds else ''}",
-        lambda task: gradient(task, learner, constraint), kinds=("rate",), needs="fairlearn",
-        goal="odds" if odds else "parity", refits=True,
-    )  # fmt: skip
+        lambda task: gradient(task, learner, constraint),
+        kinds=("rate",),
+        needs="fairlearn",
+        goal="odds" if odds else "parity",
+        refits=True,
+    )
 
 
 METHODS = (
     _gradient(trees, "DemographicParity"),
     _gradient(linear, "DemographicParity"),
     _gradient(trees, "EqualizedOdds"),
-    Method("fairlearn GridSearch, trees", lambda task: grid(task, trees), kinds=("rate",),
-           needs="fairlearn"),
-)  # fmt: skip
+    Method("fairlearn GridSearch, trees", lambda task: grid(task, trees), kinds=("rate",), needs="fairlearn"),
+)

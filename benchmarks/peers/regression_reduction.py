@@ -51,6 +51,4 @@ def reduction(task: Task) -> Points:
         yield slack, mixture(task, slack, 2 if task.quick else STEPS)
 
 
-METHODS = (
-    Method("reduction of Agarwal, Dudik and Wu, trees", reduction, kinds=("number",), refits=True),
-)
+METHODS = (Method("reduction of Agarwal, Dudik and Wu, trees", reduction, kinds=("number",), refits=True),)

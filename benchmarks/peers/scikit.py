@@ -51,9 +51,7 @@ def logistic(task: Task) -> Points:
 
 def nystroem(task: Task) -> Points:
     Z, n = task.arrays[0], len(task.y)
-    features = Nystroem(
-        gamma=gamma(Z), n_components=100 if task.quick else 1000, random_state=0
-    )  # γ = 1/(2θ²)
+    features = Nystroem(gamma=gamma(Z), n_components=100 if task.quick else 1000, random_state=0)  # γ = 1/(2θ²)
     search = GridSearchCV(Ridge(), {"alpha": n * ALPHAS[:6]}, cv=3)  # a = nα
     return plain(make_pipeline(features, search), task)
 

@@ -36,9 +36,8 @@ def optimizer(task: Task, constraint: str) -> Points:
 
     held, h = predictions(task)
     model = ThresholdOptimizer(
-        estimator=Held(), constraints=constraint, prefit=True, grid_size=2000,
-        predict_method="predict_proba",
-    )  # fmt: skip
+        estimator=Held(), constraints=constraint, prefit=True, grid_size=2000, predict_method="predict_proba"
+    )
     model.fit(held[:, None], task.y.astype(int), sensitive_features=task.cells[0])
     yield 0.0, None, model._pmf_predict(h[:, None], sensitive_features=task.cells[1])[:, 1]
 
@@ -49,16 +48,8 @@ def oxonfair(task: Task, constraint: str) -> Points:
 
     held, h = predictions(task)
     train, test = task.two_groups
-    rows = {
-        "target": task.y.astype(int),
-        "groups": train,
-        "data": Held().predict_proba(held[:, None]),
-    }
-    new = {
-        "target": np.zeros(len(h), dtype=int),
-        "groups": test,
-        "data": Held().predict_proba(h[:, None]),
-    }
+    rows = {"target": task.y.astype(int), "groups": train, "data": Held().predict_proba(held[:, None])}
+    new = {"target": np.zeros(len(h), dtype=int), "groups": test, "data": Held().predict_proba(h[:, None])}
     model = FairPredictor(None, rows)
     for gap in GAPS[1:2] if task.quick else GAPS:
         model.fit(metrics.accuracy, getattr(metrics, constraint), gap)
@@ -74,12 +65,19 @@ def _methods() -> Any:
         yield Method(
             f"fairlearn ThresholdOptimizer{end}",
             lambda task, parity=parity: optimizer(task, parity),
-            hidden=False, kinds=("rate",), needs="fairlearn", goal=goal,
-        )  # fmt: skip
+            hidden=False,
+            kinds=("rate",),
+            needs="fairlearn",
+            goal=goal,
+        )
         yield Method(
-            f"OxonFair{end}", lambda task, odds=odds: oxonfair(task, odds), hidden=False,
-            kinds=("rate",), needs="oxonfair", goal=goal,
-        )  # fmt: skip
+            f"OxonFair{end}",
+            lambda task, odds=odds: oxonfair(task, odds),
+            hidden=False,
+            kinds=("rate",),
+            needs="oxonfair",
+            goal=goal,
+        )
 
 
 METHODS = tuple(_methods())

@@ -41,10 +41,15 @@ def adversary(task: Task) -> Points:
     (Z, Z_test), s = task.arrays, task.sensitive[0]
     for alpha in ALPHAS[1:2] if task.quick else ALPHAS:
         model = AdversarialFairnessRegressor(
-            backend="torch", predictor_model=[HIDDEN, "relu"], adversary_model=[HIDDEN, "relu"],
-            alpha=alpha, epochs=1 if task.quick else EPOCHS, batch_size=BATCH, shuffle=True,
+            backend="torch",
+            predictor_model=[HIDDEN, "relu"],
+            adversary_model=[HIDDEN, "relu"],
+            alpha=alpha,
+            epochs=1 if task.quick else EPOCHS,
+            batch_size=BATCH,
+            shuffle=True,
             random_state=0,
-        )  # fmt: skip
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(Z.astype(np.float32), task.y[:, None], sensitive_features=s)
@@ -69,8 +74,7 @@ def penalty(task: Task) -> Points:
     from fairret.statistic import PositiveRate
 
     (Z, Z_test), fair = task.arrays, NormLoss(PositiveRate())
-    tensors = [torch.tensor(np.asarray(part), dtype=torch.float32)
-               for part in (Z, task.y[:, None], soft_groups(task))]  # fmt: skip
+    tensors = [torch.tensor(np.asarray(part), dtype=torch.float32) for part in (Z, task.y[:, None], soft_groups(task))]
     error = torch.nn.BCEWithLogitsLoss() if task.decides else torch.nn.MSELoss()
     for weight in WEIGHTS[1:2] if task.quick else WEIGHTS:
         model = network(Z.shape[1])
@@ -90,7 +94,6 @@ def penalty(task: Task) -> Points:
 
 
 METHODS = (
-    Method("fairlearn AdversarialFairnessRegressor", adversary, needs="torch", kinds=("number",),
-           refits=True),
+    Method("fairlearn AdversarialFairnessRegressor", adversary, needs="torch", kinds=("number",), refits=True),
     Method("fairret NormLoss on psi(s)", penalty, needs="fairret", threshold=0.0, refits=True),
-)  # fmt: skip
+)

@@ -36,11 +36,7 @@ probability = trees.predict_proba(test.data.drop(columns=HIDDEN))[:, 1]
 # plain words.
 
 result = scalefair.audit(
-    probability,
-    sensitive_features=test.data[["sex"]],
-    y_true=test.target,
-    threshold=0.5,
-    measures=["explained_share"],
+    probability, sensitive_features=test.data[["sex"]], y_true=test.target, threshold=0.5, measures=["explained_share"]
 )
 print(result)
 

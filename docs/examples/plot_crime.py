@@ -37,10 +37,7 @@ plain = FairKernelRidgeCV(etas=[0.0], **settings).fit(X_train, y[train])
 # hence ``eps=1e-2``.
 
 fair = FairKernelRidgeCV(unfairness=0.05, eps=1e-2, **settings).fit(X_train, y[train])
-print(
-    f"held-out share in cross-validation: {fair.explained_share_cv_:.3f} "
-    f"± {fair.explained_share_cv_error_:.3f}"
-)
+print(f"held-out share in cross-validation: {fair.explained_share_cv_:.3f} ± {fair.explained_share_cv_error_:.3f}")
 _ = fair.path_.plot()
 
 # %%

@@ -6,14 +6,7 @@ NUMBA_DISABLE_JIT=1. numba's disk cache watches only the file of the kernel itse
 of `elementary.py`, delete `__pycache__` here.
 """
 
-from scalefair._jit.distances import (
-    gaussian,
-    laplace,
-    laplace_contraction,
-    matern,
-    matern_slope,
-    squared_norms,
-)
+from scalefair._jit.distances import gaussian, laplace, laplace_contraction, matern, matern_slope, squared_norms
 from scalefair._jit.sums import add_pairs, add_rows, distance_products, permuted_product
 from scalefair._jit.vectors import cos_phase, cos_sin
 

@@ -27,11 +27,7 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def _compiled(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
-    options: dict[str, Any] = {
-        "nogil": True,
-        "error_model": "numpy",
-        "fastmath": set(fastmath),
-    }
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # no writable place for a cache, as in a read-only container

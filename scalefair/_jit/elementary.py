@@ -87,10 +87,7 @@ def sincos64(x: float) -> tuple[float, float]:
     even = quadrant & 1 == 0
     first = sine if even else cosine
     second = cosine if even else sine
-    return (
-        first if quadrant & 2 == 0 else -first,
-        second if (quadrant + 1) & 2 == 0 else -second,
-    )
+    return (first if quadrant & 2 == 0 else -first, second if (quadrant + 1) & 2 == 0 else -second)
 
 
 @kernel
@@ -123,10 +120,7 @@ def sincos32(x: float) -> tuple[np.float32, np.float32]:
     even = quadrant & 1 == 0
     first = sine if even else cosine
     second = cosine if even else sine
-    return (
-        first if quadrant & 2 == 0 else -first,
-        second if (quadrant + 1) & 2 == 0 else -second,
-    )
+    return (first if quadrant & 2 == 0 else -first, second if (quadrant + 1) & 2 == 0 else -second)
 
 
 @kernel

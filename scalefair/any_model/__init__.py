@@ -147,9 +147,12 @@ def make_fair(
     tested = hold_out(_groups(s), y if classes else np.zeros(len(y)), test_size, seed)
     test = np.flatnonzero(tested)
     options = {
-        "base_estimator": model, "unfairness": unfairness, "random_state": seed,
-        "sensitive_columns": columns, "hide_sensitive": hide_sensitive and columns is not None,
-    }  # fmt: skip
+        "base_estimator": model,
+        "unfairness": unfairness,
+        "random_state": seed,
+        "sensitive_columns": columns,
+        "hide_sensitive": hide_sensitive and columns is not None,
+    }
     kind = FairKernelClassifierCV if classes else FairKernelRidgeCV
     estimator = kind(**(options | parameters))
     train, own = _take(X, apart, np.flatnonzero(~tested))
@@ -183,8 +186,7 @@ def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any
         )
     if _has_classes(model, y) and (count := len(np.unique(np.asarray(y)))) > 2:
         raise ValueError(
-            f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with "
-            "base_estimator=model"
+            f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with base_estimator=model"
         )
 
 
@@ -261,9 +263,7 @@ def _compare(  # noqa: PLR0917
         columns.setdefault("accuracy" if classes else "rmse", []).append(float(error))
     table = frames.make_frame(columns).set_index("model")
     words = _words(model, estimator, table, len(y))
-    return FairModel(
-        estimator, estimator.path_, audits["before"], audits["after"], table, test, words
-    )
+    return FairModel(estimator, estimator.path_, audits["before"], audits["after"], table, test, words)
 
 
 def _words(model: Any, estimator: Any, table: pd.DataFrame, n_rows: int) -> str:

@@ -50,9 +50,7 @@ class Centring:
     along: tuple[float, float]  # covariances of h and of g with y
 
     @classmethod
-    def of_moments(
-        cls, moments: Moments, features: tuple[str, ...], coef: Array, intercept: float = 0.0
-    ) -> Centring:
+    def of_moments(cls, moments: Moments, features: tuple[str, ...], coef: Array, intercept: float = 0.0) -> Centring:
         """Learn it for h = Φ coef + intercept, from moments."""
         m, C = moments, moments.covariance
         C_psi_h, (_, root) = C("psi", features) @ coef, attribute_root(m, None)
@@ -120,9 +118,7 @@ class LimitGap:
         return LimitGapDisplay(self.table, self.gap).plot(ax=ax)
 
 
-def limit_gap(
-    estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None, h: Any = None
-) -> LimitGap:
+def limit_gap(estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None, h: Any = None) -> LimitGap:
     """Compare the frontier of a fitted estimator with the known optimum, on held-out rows.
 
     Parameters
@@ -153,12 +149,14 @@ def limit_gap(
     _warn_of_seen(estimator, candidates.get("base_estimator"), y)
     best = min(candidates, key=lambda name: float(np.mean((candidates[name] - y) ** 2)))
     points = [*_fair_points(estimator, X), *_limit_points(estimator, chunk.s, best, candidates, y)]
-    table = frames.make_frame({
-        "curve": [point.curve for point in points],
-        "parameter": [point.parameter for point in points],
-        "share": [_share_of(point, chunk.s) for point in points],
-        "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
-    })  # fmt: skip
+    table = frames.make_frame(
+        {
+            "curve": [point.curve for point in points],
+            "parameter": [point.parameter for point in points],
+            "share": [_share_of(point, chunk.s) for point in points],
+            "rmse": [float(np.sqrt(np.mean((point.f - y) ** 2))) for point in points],
+        }
+    )
     spans = table.groupby("curve")["share"].agg(["min", "max"])
     low, high = float(spans["min"].max()), float(spans["max"].min())
     shares = np.linspace(low, max(high, low), POINTS)
@@ -213,10 +211,7 @@ def _candidates(estimator: Any, X: Any, chunk: Chunk, h: Any) -> dict[str, Array
     if h is not None:
         candidates["given"] = given = np.asarray(h, dtype=np.float64)
         if given.shape != plain.shape:
-            raise ValueError(
-                f"h has shape {given.shape}; give one prediction for each of the {len(plain)} rows "
-                "of X"
-            )
+            raise ValueError(f"h has shape {given.shape}; give one prediction for each of the {len(plain)} rows of X")
     return candidates
 
 
@@ -238,9 +233,7 @@ def _fair_points(estimator: Any, X: Any) -> list[CurvePoint]:
     return points
 
 
-def _limit_points(
-    estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array
-) -> list[CurvePoint]:
+def _limit_points(estimator: Any, s: Any, best: str, candidates: dict[str, Array], y: Array) -> list[CurvePoint]:
     """h − c(E[h|s] − E h) for several c; a given h is centred by halves, each by the other."""
     encoded = np.asarray(estimator._design.preparation.sensitive_encoder.transform(s))
     Psi = np.asarray(estimator.psi_.transform(encoded), dtype=np.float64)

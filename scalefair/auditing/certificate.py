@@ -19,11 +19,12 @@ from scalefair.moments import Moments
 from scalefair.penalties import group_counts
 
 LIMITS = {
-    "scores": "explained share", "output": "explained share of the distribution of the predictions",
+    "scores": "explained share",
+    "output": "explained share of the distribution of the predictions",
     "means": "largest difference between groups in mean prediction",
     "decisions": "largest difference between groups in the rate of positive decisions",
     "odds": "largest difference between groups in the rate of positive decisions at equal targets",
-}  # fmt: skip
+}
 """What a limit may be on, and what it is called."""
 
 LEAST_ROWS = 50
@@ -38,8 +39,7 @@ ASSUMPTIONS = (
 )
 CROSS_ASSUMPTIONS = (
     ASSUMPTIONS[0],
-    "statistics are cross-fitted and the model is refitted on all rows: calibrated by simulation, "
-    "not by a theorem",
+    "statistics are cross-fitted and the model is refitted on all rows: calibrated by simulation, not by a theorem",
 )
 
 
@@ -148,9 +148,8 @@ class Claim:
         raise NotCertifiedError(LIMITS[self.limit_on], self.limit, self.confidence, upper, needed)
 
     def certificate(  # noqa: PLR0917
-        self, method: str, rows: int, estimate: float, bound: float, functions: str, model: str,
-        moments: str,
-    ) -> Certificate:  # fmt: skip
+        self, method: str, rows: int, estimate: float, bound: float, functions: str, model: str, moments: str
+    ) -> Certificate:
         """Return the certificate of today."""
         return Certificate(
             self.limit, self.confidence, self.limit_on, method, rows, estimate, bound, functions,
@@ -166,8 +165,7 @@ def check_calibration(moments: Moments) -> None:
         raise InputError("probabilities certify nothing", "certify on rows that know their group")
     if rows < LEAST_ROWS:
         raise InputError(
-            f"{rows:.0f} rows are too few to certify anything, at least {LEAST_ROWS} are needed",
-            "give more rows",
+            f"{rows:.0f} rows are too few to certify anything, at least {LEAST_ROWS} are needed", "give more rows"
         )
     alone = int(np.sum(counts < 1.5))
     if alone:
@@ -186,10 +184,7 @@ def functions_of(moments: Moments) -> str:
     if kinds == {"groups"}:
         return f"every function of the {groups} groups of the sensitive attributes{given}"
     width = moments.blocks["psi"]
-    return (
-        f"functions of the sensitive attributes in the span of {width} features, ridges 1e-6, 1e-4 "
-        f"and 1e-2{given}"
-    )
+    return f"functions of the sensitive attributes in the span of {width} features, ridges 1e-6, 1e-4 and 1e-2{given}"
 
 
 def fingerprint(model: Any) -> str:

@@ -121,10 +121,14 @@ def certify(
     if not all(one.probability(claim.limit)[0] <= 1 - claim.confidence for one in found):
         raise claim.error(found)
     return claim.certificate(
-        "new rows", moments.n_rows, max(float(one.share[0]) for one in found),
-        max(float(one.upper(claim.confidence)[0]) for one in found), functions_of(moments),
-        fingerprint(model), digest([moments.offset, moments.scatter]),
-    )  # fmt: skip
+        "new rows",
+        moments.n_rows,
+        max(float(one.share[0]) for one in found),
+        max(float(one.upper(claim.confidence)[0]) for one in found),
+        functions_of(moments),
+        fingerprint(model),
+        digest([moments.offset, moments.scatter]),
+    )
 
 
 def _targets(y_true: Any, limit_on: str) -> Any:
@@ -166,9 +170,8 @@ def _distributions(
         controlled = next(given.x.chunks(1)).c is not None
     if not controlled:
         features: Any = open_share(
-            given.x, given.s, given.weight, kernel=kernel, length_scale="median", size=size,
-            random_state=seed,
-        )  # fmt: skip
+            given.x, given.s, given.weight, kernel=kernel, length_scale="median", size=size, random_state=seed
+        )
         if output:
             features = replace(features, phi=_output_map(*features.moments()))
         (moments,) = features.moments()
@@ -245,11 +248,7 @@ def _check_new(model: Any, X: Any, weight: Any, n_rows: int) -> None:
 
 
 def _certify_gap(
-    claim: Claim,
-    model: str,
-    given: Chunk,
-    threshold: float | None,
-    check_new: Callable[[int], None],
+    claim: Claim, model: str, given: Chunk, threshold: float | None, check_new: Callable[[int], None]
 ) -> Certificate:
     """Certify the largest gap between groups: every pair must be within the limit.
 
@@ -292,9 +291,7 @@ def _with_controls(chunk: Chunk) -> Chunk:
     return replace(chunk, s=frames.make_frame(table), y=None, c=None)
 
 
-def _largest_gap(
-    frame: GroupFrame, metric: str, first: Chunk, confidence: float
-) -> tuple[float, float]:
+def _largest_gap(frame: GroupFrame, metric: str, first: Chunk, confidence: float) -> tuple[float, float]:
     """Return the largest gap between groups at equal controls, and its upper bound."""
     asked = [c.name for c in frames.columns(frames.as_table(first.s, one_column=True), "s")]
     for name in asked:

@@ -24,18 +24,8 @@ from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
 from scalefair.measures._null import streamed_pair, takes_moments
 from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
-from scalefair.measures.group_statistics import (
-    PASS_ROWS,
-    SURVEY_SAMPLE_ROWS,
-    GroupAccumulator,
-    SurveyedRows,
-)
-from scalefair.measures.independence import (
-    MAX_EXACT_HSIC_ROWS,
-    alignment_of,
-    hsic_of,
-    nocco_of,
-)
+from scalefair.measures.group_statistics import PASS_ROWS, SURVEY_SAMPLE_ROWS, GroupAccumulator, SurveyedRows
+from scalefair.measures.independence import MAX_EXACT_HSIC_ROWS, alignment_of, hsic_of, nocco_of
 from scalefair.measures.scorers import MEASURES
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
 from scalefair.moments import FoldMoments, Folds, Moments
@@ -120,9 +110,7 @@ class AttributeSet:
     share_variable: Variable
 
 
-def attribute_sets(
-    surveyed: SurveyedRows, settings: DependenceSettings
-) -> tuple[list[AttributeSet], list[str]]:
+def attribute_sets(surveyed: SurveyedRows, settings: DependenceSettings) -> tuple[list[AttributeSet], list[str]]:
     """Return each attribute alone and all together; a note where they are too fine together."""
     names = [attribute.name for attribute in surveyed.plan.attributes]
     columns: list[tuple[int, ...]] = [(j,) for j in range(len(names))]
@@ -183,9 +171,7 @@ def _view(model: int, columns: tuple[int, ...], chunk: Chunk) -> Chunk:
     return replace(chunk, x=chunk.x[:, [model]], s=chunk.s[:, list(columns)])
 
 
-def subjects(
-    surveyed: SurveyedRows, sets: Sequence[AttributeSet], settings: DependenceSettings
-) -> list[Subject]:
+def subjects(surveyed: SurveyedRows, sets: Sequence[AttributeSet], settings: DependenceSettings) -> list[Subject]:
     """Return every model with every set of attributes, and the features of what is measured."""
     rows, plan, survey = surveyed.rows, surveyed.plan, surveyed.survey
     source, sample = rows.source.then(plan.numeric), None
@@ -215,10 +201,14 @@ def _features_of(
     features: dict[str, tuple[FeaturePair, tuple[Any, ...]]] = {}
     if SHARE in names or IN_SAMPLE in names:
         shared = open_share(
-            replace(pair, b=attributes.share_variable), None, None,
-            kernel=settings.sensitive_kernel, length_scale="median",
-            size=settings.n_sensitive_components, random_state=settings.seed,
-        )  # fmt: skip
+            replace(pair, b=attributes.share_variable),
+            None,
+            None,
+            kernel=settings.sensitive_kernel,
+            length_scale="median",
+            size=settings.n_sensitive_components,
+            random_state=settings.seed,
+        )
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
     kinds = {FROM_MOMENTS[name][0] for name in names if _from_features(name, pair)}
     if "kernel" in kinds:
@@ -251,15 +241,11 @@ def second_pass(
     """
     if surveyed.rows.in_memory:
         return None, [
-            {kind: pair.moments(*options) for kind, (pair, options) in one.features.items()}
-            for one in chosen
+            {kind: pair.moments(*options) for kind, (pair, options) in one.features.items()} for one in chosen
         ]
     # A view holds two numbers only: it travels to the workers of a cluster, the rows do not.
     views = [
-        (
-            partial(_view, one.model, one.attributes.columns),
-            partial(MomentSums, f.phi, f.psi, *rest),
-        )
+        (partial(_view, one.model, one.attributes.columns), partial(MomentSums, f.phi, f.psi, *rest))
         for one in chosen
         for f, rest in one.features.values()
     ]
@@ -274,9 +260,12 @@ def second_pass(
 
 
 def measure(
-    name: str, subject: Subject, moments: Mapping[str, FoldMoments], surveyed: SurveyedRows,
+    name: str,
+    subject: Subject,
+    moments: Mapping[str, FoldMoments],
+    surveyed: SurveyedRows,
     settings: DependenceSettings,
-) -> Measurement:  # fmt: skip
+) -> Measurement:
     """Return one measure of dependence of one model on some attributes together."""
     pair = subject.pair
     if name == CONDITIONAL:

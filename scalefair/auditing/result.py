@@ -114,8 +114,7 @@ class Audit:
     def overall(self) -> pd.DataFrame:
         """One row per model: its metrics over all rows."""
         rows: list[dict[Any, Any]] = [
-            {"model": m.name} | (m.gaps.overall.to_dict() if m.gaps.frames else {})
-            for m in self.models.values()
+            {"model": m.name} | (m.gaps.overall.to_dict() if m.gaps.frames else {}) for m in self.models.values()
         ]
         names = list(dict.fromkeys(name for row in rows for name in row))
         return tidy(names, (tuple(row.get(name) for name in names) for row in rows))
@@ -134,9 +133,7 @@ class Audit:
             raise ValueError(f"measure={measure!r} is not in the table; choose among {known}")
         rows = table if measure is None else table[table["measure"] == measure]
         index = ["attribute", "measure"] if measure is None else ["attribute"]
-        wide: pd.DataFrame = rows.pivot_table(
-            index=index, columns="model", values="value", sort=False, dropna=False
-        )
+        wide: pd.DataFrame = rows.pivot_table(index=index, columns="model", values="value", sort=False, dropna=False)
         wide.columns.name = None
         return wide[list(self.models)]
 
@@ -181,9 +178,7 @@ class Audit:
             for attribute, part in rows.groupby("attribute", sort=False)
         ]
 
-    def _by_frame(
-        self, names: tuple[str, ...], rows_of: Callable[[GroupFrame], list[tuple[Any, ...]]]
-    ) -> pd.DataFrame:
+    def _by_frame(self, names: tuple[str, ...], rows_of: Callable[[GroupFrame], list[tuple[Any, ...]]]) -> pd.DataFrame:
         frames = ((m.name, f) for m in self.models.values() for f in m.gaps.frames.values())
         return tidy(("model", *names), ((m, *row) for m, f in frames for row in rows_of(f)))
 
@@ -221,11 +216,9 @@ def explain(measure: str, value: float, attribute: str) -> str:
         "explained_share": f"{who} {percent(value)} of the variance of the predictions",
         "explained_share_in_sample": f"in these very rows, {who} {percent(value)} of the variance "
         "of the predictions (flattered upwards)",
-        "normalized_hsic": f"from 0 (independent) to 1, predictions and {together} are at "
-        f"{value:.3f}",
+        "normalized_hsic": f"from 0 (independent) to 1, predictions and {together} are at {value:.3f}",
         "hsic": f"HSIC of predictions and {together}; only 0 means independent",
-        "nocco": f"normalised cross-covariance of predictions and {together}; only 0 means "
-        "independent",
+        "nocco": f"normalised cross-covariance of predictions and {together}; only 0 means independent",
         "distance_correlation": f"distance correlation of predictions and {together}: {value:.3f}, "
         "from 0 (independent) to 1",
         "mutual_information": f"a prediction tells {value:.3f} nats about {together}",
@@ -254,8 +247,7 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
         return f"{metric_words(metric)} is not known for two groups"
     value = frame.estimates[metric].value
     first, second, low, high = (
-        f"{100 * x:.1f} %" if metric in RATES else _number(x)
-        for x in (*value[list(extremes)], gap.low, gap.high)
+        f"{100 * x:.1f} %" if metric in RATES else _number(x) for x in (*value[list(extremes)], gap.low, gap.high)
     )
     largest, smallest = (frame.groups[i] for i in extremes)
     return (

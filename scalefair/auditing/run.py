@@ -28,12 +28,7 @@ from scalefair.errors import CannotJudgeError
 from scalefair.measures._pair import TooFineError, UndefinedError, check_kernel
 from scalefair.measures.group_metrics import count_groups
 from scalefair.measures.group_rows import Missing, open_audit
-from scalefair.measures.group_statistics import (
-    SURVEY_SAMPLE_ROWS,
-    GroupSettings,
-    SurveyedRows,
-    survey_groups,
-)
+from scalefair.measures.group_statistics import SURVEY_SAMPLE_ROWS, GroupSettings, SurveyedRows, survey_groups
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
 MIN_AUDIT_ROWS = 20
@@ -118,15 +113,15 @@ def audit(
     >>> round(float(result.compare("mean_prediction_difference").loc["sex", "y_pred"]), 2)
     1.12
     """
-    groups = GroupSettings(
-        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence,
-        random_state,
-    )  # fmt: skip
+    groups = GroupSettings(tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, random_state)
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     surveyed = survey_groups(
-        rows, groups, size=max(SURVEY_SAMPLE_ROWS, 4 * n_sensitive_components, 4 * N_COMPONENTS),
-        groups=True, every=check_kernel("sensitive_kernel", sensitive_kernel) == "categorical",
-    )  # fmt: skip
+        rows,
+        groups,
+        size=max(SURVEY_SAMPLE_ROWS, 4 * n_sensitive_components, 4 * N_COMPONENTS),
+        groups=True,
+        every=check_kernel("sensitive_kernel", sensitive_kernel) == "categorical",
+    )
     _check_predictions(surveyed)
     settings = DependenceSettings(
         _possible(measures, surveyed), sensitive_kernel, n_sensitive_components, eps, random_state
@@ -136,10 +131,7 @@ def audit(
     crossed, moments = second_pass(surveyed, everyone)
     counted = count_groups(surveyed, crossed)
     measured, undefined = _dependence(surveyed, everyone, moments, settings)
-    models = {
-        name: ModelAudit(name, measured[m], group_frames(counted, m))
-        for m, name in enumerate(rows.models)
-    }
+    models = {name: ModelAudit(name, measured[m], group_frames(counted, m)) for m, name in enumerate(rows.models)}
     first, survey = models[rows.models[0]].gaps, surveyed.survey
     notes = list(dict.fromkeys(_notes(surveyed, settings, [*too_fine, *undefined], first)))
     for note in notes:
@@ -190,9 +182,8 @@ def _check_predictions(surveyed: SurveyedRows) -> None:
 
 
 def _dependence(
-    surveyed: SurveyedRows, everyone: Sequence[Subject], moments: Sequence[Any],
-    settings: DependenceSettings,
-) -> tuple[list[dict[str, list[Measurement]]], list[str]]:  # fmt: skip
+    surveyed: SurveyedRows, everyone: Sequence[Subject], moments: Sequence[Any], settings: DependenceSettings
+) -> tuple[list[dict[str, list[Measurement]]], list[str]]:
     """Return the measures of each model by attributes, and notes on what is not known."""
     measured: list[dict[str, list[Measurement]]] = [{} for _ in surveyed.plan.models]
     notes = []
@@ -216,17 +207,13 @@ def _dependence(
     return measured, notes
 
 
-def _notes(
-    surveyed: SurveyedRows, settings: DependenceSettings, left_out: list[str], gaps: GroupGaps
-) -> Iterator[str]:
+def _notes(surveyed: SurveyedRows, settings: DependenceSettings, left_out: list[str], gaps: GroupGaps) -> Iterator[str]:
     """Yield what users should know: of the rows, of what is not measured, of small groups."""
     survey = surveyed.survey
     if survey.n_missing:
         yield f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"
     columns = survey.parts["s"].columns.columns
-    if settings.sensitive_kernel == "auto" and (
-        doubt := numbers_or_codes(columns, survey.n_present)
-    ):
+    if settings.sensitive_kernel == "auto" and (doubt := numbers_or_codes(columns, survey.n_present)):
         yield doubt
     yield from left_out
     for frame in gaps.frames.values():

@@ -9,10 +9,7 @@ from scalefair.cli._console import OneLineErrors
 __all__ = ["main"]
 
 
-@click.group(
-    cls=OneLineErrors, invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+@click.group(cls=OneLineErrors, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="scalefair")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -149,9 +149,7 @@ def noting_warnings(console: Console) -> Iterator[list[str]]:
         if issubclass(warning.category, UserWarning):
             notes.append(" ".join(str(warning.message).split()))
         else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     notes[:] = dict.fromkeys(notes)
     for note in notes:
         console.note(note)

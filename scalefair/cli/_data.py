@@ -110,8 +110,9 @@ class Data:
             shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
             raise InputError(
                 f"{argument}: column {name!r} has the levels {shown}",
-                "name the one that counts as positive with --positive", column=name,
-            )  # fmt: skip
+                "name the one that counts as positive with --positive",
+                column=name,
+            )
         return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
     def useless(self, names: Sequence[str]) -> dict[str, str]:
@@ -212,9 +213,7 @@ class Reading:
 
                 table = replace(table, client=stack.enter_context(connect(self.scheduler)))
                 if not table.client.nthreads():
-                    raise ConnectionError(
-                        f"dask's scheduler at {self.scheduler} has no workers; start some"
-                    )
+                    raise ConnectionError(f"dask's scheduler at {self.scheduler} has no workers; start some")
             yield table
 
     def table(self, subset: Any = "train") -> Data:
@@ -243,9 +242,7 @@ class Reading:
         return scan_files(path, column_types=types, **self.csv_options)
 
 
-def complete_columns(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the columns of the DATA that stands before; after a comma the next one."""
     del parameter
     before, comma, last = incomplete.rpartition(",")
@@ -273,10 +270,7 @@ class OutPath(click.Path):
     """A file or folder that can be written; checked before the work, not after."""
 
     def __init__(self, *, folder: bool = False) -> None:
-        super().__init__(
-            file_okay=not folder, dir_okay=folder, readable=False, allow_dash=not folder,
-            path_type=Path,
-        )  # fmt: skip
+        super().__init__(file_okay=not folder, dir_okay=folder, readable=False, allow_dash=not folder, path_type=Path)
         self.name = "directory" if folder else "path"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -324,16 +318,15 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
 
 
 unfairness_option = partial(click.option, "--unfairness", type=Share())
-UNFAIRNESS = (
-    "Largest share of the variance of the predictions that the sensitive columns may explain."
-)
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True
-)
+UNFAIRNESS = "Largest share of the variance of the predictions that the sensitive columns may explain."
+seed_option = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 components_option = click.option(
-    "--components", type=click.IntRange(1), default=500, show_default=True,
+    "--components",
+    type=click.IntRange(1),
+    default=500,
+    show_default=True,
     help="Number of kernel features; cost grows with its square.",
-)  # fmt: skip
+)
 out_option = partial(click.option, "--out", type=OutPath(), show_default=True)
 
 # A file that another command wrote: looked for before anything heavy is loaded
@@ -352,9 +345,7 @@ def reading_options(command: Command) -> Command:
     @click.argument("data", required=False)
     @in_help_order(
         columns_option("--text", "Columns of a csv to read as text, such as codes of digits."),
-        click.option(
-            "--delimiter", metavar="C", help="Delimiter of a csv.  [default: , or a tab in .tsv]"
-        ),
+        click.option("--delimiter", metavar="C", help="Delimiter of a csv.  [default: , or a tab in .tsv]"),
         click.option("--decimal", metavar="C", default=".", help="Decimal mark of a csv, . or ,"),
         click.option("--encoding", default="utf-8", help="Encoding of a csv, such as latin-1."),
         click.option(

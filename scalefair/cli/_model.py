@@ -15,14 +15,15 @@ TREES = "boosted trees"
 KERNELS: dict[str, Any] = {"Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"}}
 
 kind_option = click.option(
-    "--kind", type=click.Choice(["auto", "regression", "classification"]), default="auto",
-    show_default=True, help="auto: classes are text, booleans or two numbers.",
-)  # fmt: skip
+    "--kind",
+    type=click.Choice(["auto", "regression", "classification"]),
+    default="auto",
+    show_default=True,
+    help="auto: classes are text, booleans or two numbers.",
+)
 limit_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
-    click.option(
-        "--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."
-    ),
+    click.option("--eta", type=click.FloatRange(0), help="Weight of the penalty, instead of a limit."),
     click.option(
         "--alpha",
         type=click.FloatRange(0),
@@ -53,9 +54,7 @@ shape_options = _data.in_help_order(
         help="Features of the inputs. With fourier or linear the model holds no row of DATA.",
     ),
     _data.components_option,
-    click.option(
-        "--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."
-    ),
+    click.option("--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."),
     _data.seed_option,
 )
 """Which model is fitted."""
@@ -80,9 +79,7 @@ class ModelOptions:
         """Take them out of all options; a frontier has no weight and no ridge."""
         taken = cls(**{field.name: options.pop(field.name, None) for field in fields(cls)})
         if taken.unfairness is not None and taken.eta is not None:
-            raise click.UsageError(
-                "--unfairness and --eta are both given; give a limit or a weight, not both"
-            )
+            raise click.UsageError("--unfairness and --eta are both given; give a limit or a weight, not both")
         if taken.alpha is not None and taken.model in ("trees", "gp"):
             raise click.UsageError(f"--alpha is not for --model {taken.model}; leave it out")
         return taken
@@ -99,9 +96,10 @@ class ModelOptions:
         linear = self.model == "linear"
         return {
             "feature_map": "linear" if linear else self.feature_map,
-            "n_components": self.components, "sensitive_columns": columns,
+            "n_components": self.components,
+            "sensitive_columns": columns,
             "random_state": self.seed,
-        }  # fmt: skip
+        }
 
     def plain(self, columns: list[str] | None, *, classes: bool = False) -> Any:
         """Return the kernel or linear estimator that is not cross-validated, not fitted."""
@@ -117,9 +115,7 @@ class ModelOptions:
         """Return the estimators to choose from by name, not fitted."""
         plain = self.alpha is not None or self.eta is not None or self.model == "gp"
         if self.confidence is not None and plain:
-            raise click.UsageError(
-                "--confidence certifies a limit: leave out --eta, --alpha and --model gp"
-            )
+            raise click.UsageError("--confidence certifies a limit: leave out --eta, --alpha and --model gp")
         if self.model == "gp":
             return {"Gaussian process": self._process(columns, classes=classes)}
         if self.alpha is not None:

@@ -19,35 +19,33 @@ from scalefair.cli.predict import check_inputs, text_columns
 from scalefair.errors import InputError
 
 ERROR_GAPS = (
-    "true_positive_rate_difference", "false_positive_rate_difference",
-    "root_mean_squared_error_difference", "bias_difference",
-)  # fmt: skip
+    "true_positive_rate_difference",
+    "false_positive_rate_difference",
+    "root_mean_squared_error_difference",
+    "bias_difference",
+)
 """Gaps that --truth prints: of rates of decisions where there are any, else of errors."""
 
 
 @click.command("audit")
-@_data.columns_option(
-    "--prediction", "Columns of predictions, one for each model.  [default: prediction]"
-)
+@_data.columns_option("--prediction", "Columns of predictions, one for each model.  [default: prediction]")
 @_data.sensitive_option
 @_data.column_option("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
 @click.option(
-    "--positive", metavar="LEVEL",
-    help="The level of --truth that counts as 1.  [default: the second of two]",
-)  # fmt: skip
+    "--positive", metavar="LEVEL", help="The level of --truth that counts as 1.  [default: the second of two]"
+)
 @_data.weight_option
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @click.option(
-    "--missing", type=click.Choice(["error", "drop", "group"]), default="error", show_default=True,
+    "--missing",
+    type=click.Choice(["error", "drop", "group"]),
+    default="error",
+    show_default=True,
     help="Rows in which a sensitive column is missing: refused, left out, or a group.",
-)  # fmt: skip
+)
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
-@click.option(
-    "--html",
-    type=OutPath(),
-    help="Write a page; every number also as csv and JSON beside it.",
-)
+@click.option("--html", type=OutPath(), help="Write a page; every number also as csv and JSON beside it.")
 @page_options
 @_data.reading_options
 @_data.printing_options
@@ -94,9 +92,13 @@ def _audit(
         labels = rows[y]
     with noting_warnings(console):
         result = audit(
-            rows[models], sensitive_features=rows[attributes], y_true=labels,
-            sample_weight=None if w is None else rows[w], random_state=seed, **options,
-        )  # fmt: skip
+            rows[models],
+            sensitive_features=rows[attributes],
+            y_true=labels,
+            sample_weight=None if w is None else rows[w],
+            random_state=seed,
+            **options,
+        )
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if y is not None:
@@ -143,9 +145,8 @@ def _write_page(  # noqa: PLR0917
 
 
 def _tables(  # noqa: PLR0917
-    known: dict[str, float], name: str, rows: Any, grouped: list[str], labels: Any,
-    threshold: float | None,
-) -> dict[str, Any]:  # fmt: skip
+    known: dict[str, float], name: str, rows: Any, grouped: list[str], labels: Any, threshold: float | None
+) -> dict[str, Any]:
     """Return calibration, distributions and impact ratios of one model."""
     from scalefair.report import calibration, distributions, impact_ratios
     from scalefair.report.rates import RANGES
@@ -175,9 +176,7 @@ def _check_not_text(data: Data, models: list[str]) -> None:
         if data.kind(name) == "categorical":
             others = [column for column in data.columns if column.startswith("probability_")]
             remedy = f", such as {' or '.join(others)}" if others else ""
-            raise ValueError(
-                f"--prediction: column {name!r} is text; give scores or probabilities{remedy}"
-            )
+            raise ValueError(f"--prediction: column {name!r} is text; give scores or probabilities{remedy}")
 
 
 @click.command("explain", short_help="Show which columns carry the share of a MODEL, or proxies.")
@@ -237,16 +236,17 @@ def _explain_saved(
         console("explaining")
         rows = table.selection(list(dict.fromkeys([*inputs, *apart, *filter(None, [w])])))
         result = explain_share(
-            model, rows[inputs], sensitive_features=rows[apart] if apart else None,
+            model,
+            rows[inputs],
+            sensitive_features=rows[apart] if apart else None,
             sample_weight=None if w is None else rows[w],
-        )  # fmt: skip
+        )
         _print(console, result, {"model": path, "data": table.name})
 
 
 def _explain_table(
-    table: Data, console: Console, *,
-    sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
-) -> None:  # fmt: skip
+    table: Data, console: Console, *, sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None
+) -> None:
     if not sensitive:
         raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     attributes, w = table.find("--sensitive", sensitive), table.find_one("--weight", weight)
@@ -282,19 +282,22 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
 @_data.unfairness_option(
-    type=_data.Share(float("inf")), default=0.05, show_default=True,
-    help="The limit; of means in their unit.",
-)  # fmt: skip
+    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in their unit."
+)
 @click.option(
-    "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
     show_default=True,
     help="Probability that a model beyond the limit is refused.",
-)  # fmt: skip
+)
 @click.option(
-    "--limit-on", type=click.Choice(["scores", "output", "means", "decisions", "odds"]),
-    default="scores", show_default=True,
+    "--limit-on",
+    type=click.Choice(["scores", "output", "means", "decisions", "odds"]),
+    default="scores",
+    show_default=True,
     help="Explained share, that of the whole distribution, or a gap between groups.",
-)  # fmt: skip
+)
 @_data.column_option("--truth", "Column of the classes that were to be predicted, for odds.")
 @_data.columns_option("--control", "Columns that predictions may depend on.")
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
@@ -303,9 +306,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")
 @_data.reading_options
 @_data.printing_options
-def certify_command(
-    model: Path, out: Path | None, reading: Reading, console: Console, **options: Any
-) -> None:
+def certify_command(model: Path, out: Path | None, reading: Reading, console: Console, **options: Any) -> None:
     """Certify that a MODEL, which `scalefair fit` wrote, keeps a limit on the population.
 
     The rows of DATA must not have been used to fit or to choose the model. The exit code is 0 where
@@ -324,10 +325,12 @@ def certify_command(
             certificate = _certified(fitted, reading, given, console, **options)
         except NotCertifiedError as error:
             record = {
-                "certified": False, "limit": error.limit, "confidence": error.confidence,
+                "certified": False,
+                "limit": error.limit,
+                "confidence": error.confidence,
                 "least_limit": error.least_limit,
                 "rows_needed": error.rows if isfinite(error.rows) else None,
-            }  # fmt: skip
+            }
             console.result(record, str(error))
             click.get_current_context().exit(NOT_CERTIFIED)
     if out is not None:

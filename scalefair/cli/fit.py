@@ -119,9 +119,8 @@ def fit_model(
         columns, own = rest.arguments(data.selection(rest.all))
         with noting_warnings(console) as warned:
             choice = choose_model(
-                candidates,
-                lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own), console,
-            )  # fmt: skip
+                candidates, lambda one: one.set_callbacks(FitProgress(console)).fit(*columns, **own), console
+            )
         return choice, rest, warned
 
     optional = [name for name in roles.inputs if name not in roles.sensitive]
@@ -137,9 +136,7 @@ def fit_model(
 @kind_option
 @_data.weight_option
 @_data.drop_option
-@_data.model_file_option(
-    "--from-moments", help="Solve from merged moments, without DATA; needs --like."
-)
+@_data.model_file_option("--from-moments", help="Solve from merged moments, without DATA; needs --like.")
 @_data.model_file_option(
     "--like", help="The model whose maps made the moments; its settings hold where none are given."
 )
@@ -195,11 +192,14 @@ def describe(model: Any) -> dict[str, Any]:
 
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",
-        "estimator": type(model).__name__, "rows": model.n_samples_seen_,
-        "components": int(model.moments_.blocks["phi"]), "limit": model.unfairness,
-        "alpha": vars(model).get("alpha_"), "eta": model.eta_,
+        "estimator": type(model).__name__,
+        "rows": model.n_samples_seen_,
+        "components": int(model.moments_.blocks["phi"]),
+        "limit": model.unfairness,
+        "alpha": vars(model).get("alpha_"),
+        "eta": model.eta_,
         "explained_share": model.explained_share_,
-    }  # fmt: skip
+    }
     if "explained_share_cv_" in vars(model):
         record |= {
             "explained_share_cv": model.explained_share_cv_,
@@ -224,9 +224,8 @@ def words(out: Path, record: dict[str, Any]) -> str:
     share = record["explained_share_cv" if held_out else "explained_share"]
     what = "scores" if record["kind"] == "classification" else "predictions"
     verb = "explain" if len(record["sensitive"]) > 1 else "explains"
-    explained = (
-        f"{listed(record['sensitive'])} {verb} {percent(share)} of the variance of the {what}"
-        + (" on held-out folds" if held_out else " on these rows")
+    explained = f"{listed(record['sensitive'])} {verb} {percent(share)} of the variance of the {what}" + (
+        " on held-out folds" if held_out else " on these rows"
     )
     if isnan(share):
         explained = f"the {what} are constant, of which nothing explains a share"

@@ -103,9 +103,8 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
 
 
 def _result(  # noqa: PLR0917
-    table: Data, reading: Reading, roles: Roles, settings: ModelOptions, options: dict[str, Any],
-    console: Console,
-) -> Any:  # fmt: skip
+    table: Data, reading: Reading, roles: Roles, settings: ModelOptions, options: dict[str, Any], console: Console
+) -> Any:
     """Return the frontier, and beside it other models: those given, and one that sees s."""
     from scalefair.report import fit_frontier, with_model
 
@@ -135,9 +134,7 @@ def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any]:
     return "sensitive columns visible", outputs(estimator, problem.test.X)
 
 
-def _compared(
-    given: tuple[str, ...], problem: ReportProblem, reading: Reading
-) -> Iterator[tuple[str, Any]]:
+def _compared(given: tuple[str, ...], problem: ReportProblem, reading: Reading) -> Iterator[tuple[str, Any]]:
     """Yield the predictions of other models for the held-out rows."""
     import numpy as np
 
@@ -155,9 +152,7 @@ def _compared(
         wanted = np.arange(len(problem.test.y)) if problem.tested is None else problem.tested
         n, found = problem.n_rows or len(wanted), data.table.count_rows()
         if n != found:
-            raise ValueError(
-                f"--compare: {path} has {found:,} rows; expected one for each of {n:,}"
-            )
+            raise ValueError(f"--compare: {path} has {found:,} rows; expected one for each of {n:,}")
         order = np.argsort(wanted)
         f = np.empty(len(wanted))
         f[order] = to_numpy(rows_at(data.table[[name]], wanted[order]))[:, 0]
@@ -174,10 +169,14 @@ def _problem(table: Data, reading: Reading, roles: Roles, seed: int) -> ReportPr
     chosen = [name for name in table.columns if name in roles.all]
     scan = table.table[chosen]
     common: dict[str, Any] = {
-        "target": roles.target, "sensitive": roles.sensitive, "seed": seed, "source": table.name,
-        "hidden": not roles.seen, "weight": roles.weight,
+        "target": roles.target,
+        "sensitive": roles.sensitive,
+        "seed": seed,
+        "source": table.name,
+        "hidden": not roles.seen,
+        "weight": roles.weight,
         "reading": _python_of(reading, table, [n for n in table.columns if n not in chosen]),
-    }  # fmt: skip
+    }
     files = scan.files.listing
     size = sum(int(files.filesystem.size(path) or 0) for path in files.paths)
     is_large = size > LARGE_BYTES or (scan.n_rows or 0) * len(scan.columns) > LARGE_CELLS
@@ -208,10 +207,13 @@ def _adult_problem(roles: Roles) -> ReportProblem:
         X, y = adult.data[roles.inputs], adult.target.astype(float)
         parts.append(ReportRows(X, y, adult.data[sensitive], weight))
     return ReportProblem(
-        source="Adult census data of 1994, built in", target="income above 50,000 dollars",
-        sensitive=sensitive, train=parts[0], test=parts[1],
+        source="Adult census data of 1994, built in",
+        target="income above 50,000 dollars",
+        sensitive=sensitive,
+        train=parts[0],
+        test=parts[1],
         held_out="the test rows that come with the data",
         code="from scalefair.datasets import load_adult\n\nadult = load_adult()\n"
         f"data = adult.data\nX, y, S = data[{roles.inputs!r}], adult.target, data[{sensitive!r}]",
         weight=roles.weight,
-    )  # fmt: skip
+    )

@@ -18,9 +18,7 @@ from scalefair.cli.predict import text_columns
 
 @click.command(short_help="Sum up DATA, for fits that need none of its rows.")
 @_data.model_file_option("--like", help="Model whose maps, encodings and column names are used.")
-@click.option(
-    "--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others."
-)
+@click.option("--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others.")
 @click.option("--cross", is_flag=True, help="Without target, for a party that sent its PartyMaps.")
 @_data.target_option
 @_data.sensitive_option
@@ -32,9 +30,8 @@ from scalefair.cli.predict import text_columns
 @_data.reading_options
 @_data.printing_options
 def moments(
-    *, like: Path | None, start: Path | None, cross: bool, out: Path, reading: Reading,
-    console: Console, **options: Any,
-) -> None:  # fmt: skip
+    *, like: Path | None, start: Path | None, cross: bool, out: Path, reading: Reading, console: Console, **options: Any
+) -> None:
     """Sum up DATA: the statistics from which every fit follows, without its rows.
 
     Sites or days that may not share rows share these sums. The first one fixes the maps
@@ -60,26 +57,25 @@ def moments(
         total = _collect(reading, console, like, options)
     else:
         raise click.UsageError(
-            "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA "
-            "and write them there"
+            "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA and write them there"
         )
     _save_moments(total, out, console, {"model": start or like}, "")
 
 
-def _save_moments(
-    total: Any, out: Path, console: Console, about: dict[str, Any], words: str
-) -> None:
+def _save_moments(total: Any, out: Path, console: Console, about: dict[str, Any], words: str) -> None:
     total.save(out)
     record = {
-        "moments": out, **about, "rows": total.n_rows, "weight": total.weight,
-        "blocks": dict(total.blocks), "seconds": console.seconds,
-    }  # fmt: skip
+        "moments": out,
+        **about,
+        "rows": total.n_rows,
+        "weight": total.weight,
+        "blocks": dict(total.blocks),
+        "seconds": console.seconds,
+    }
     console.result(record, f"{out}: moments of {total.n_rows:,} rows{words}")
 
 
-def _start(
-    reading: Reading, console: Console, model: Path, settings: ModelOptions, options: dict[str, Any]
-) -> Any:
+def _start(reading: Reading, console: Console, model: Path, settings: ModelOptions, options: dict[str, Any]) -> Any:
     """Fit a model for the others, and return its moments."""
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
@@ -94,9 +90,7 @@ def _start(
     return fitted.moments_
 
 
-def _collect_cross(
-    reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]
-) -> None:
+def _collect_cross(reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]) -> None:
     """Write the moments of the inputs and sensitive columns of DATA."""
     from scalefair import PartyMaps, load, save
 
@@ -110,9 +104,7 @@ def _collect_cross(
     console.result({"moments": out, "rows": rows}, f"{out}: moments of {rows:,} rows")
 
 
-def _collect(
-    reading: Reading, console: Console, like: Path, options: dict[str, Any], maps: Any = None
-) -> Any:
+def _collect(reading: Reading, console: Console, like: Path, options: dict[str, Any], maps: Any = None) -> Any:
     """Return the moments of DATA with the maps of a model."""
     with reading.open(console) as given:
         model = _regression(like) if maps is None else maps.model
@@ -183,10 +175,14 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
     solved.columns_ = columns
     save(solved, out)
     record = {
-        "model": out, "data": path, "target": solved.columns_.get("target", "y"),
+        "model": out,
+        "data": path,
+        "target": solved.columns_.get("target", "y"),
         "sensitive": solved.columns_.get("sensitive", ["the sensitive columns"]),
-        **describe(solved), "notes": notes, "seconds": console.seconds,
-    }  # fmt: skip
+        **describe(solved),
+        "notes": notes,
+        "seconds": console.seconds,
+    }
     console.result(record, words(out, record))
 
 

@@ -65,19 +65,17 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 @click.command(short_help="Predict the rows of DATA with a fitted MODEL.")
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.columns_option("--keep", "Columns of DATA to pass on, such as an identifier; 'all' for all.")
-@_data.out_option(
-    default="predictions.parquet", help="A .parquet, .csv or .csv.gz file; - writes csv to stdout."
-)
+@_data.out_option(default="predictions.parquet", help="A .parquet, .csv or .csv.gz file; - writes csv to stdout.")
 @click.option(
-    "--escape-formulas", is_flag=True,
+    "--escape-formulas",
+    is_flag=True,
     help="Put ' before text that a spreadsheet would run, such as =1+1, for csv from strangers.",
-)  # fmt: skip
+)
 @_data.reading_options
 @_data.printing_options
 def predict(
-    *, model: Path, keep: tuple[str, ...], out: Path, escape_formulas: bool, reading: Reading,
-    console: Console,
-) -> None:  # fmt: skip
+    *, model: Path, keep: tuple[str, ...], out: Path, escape_formulas: bool, reading: Reading, console: Console
+) -> None:
     """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
 
     The column prediction is the number predicted, or the most likely class; classes have a column
@@ -107,9 +105,13 @@ def predict(
         parts = map(without_formulas, parts) if escape_formulas else parts
         rows = write_csv(sys.stdout.buffer, parts) if out == STDOUT else write_tables(out, parts)
     record = {
-        "predictions": out, "model": model, "data": table.name, "rows": rows,
-        "columns": predictor.carried + predictor.outputs, "seconds": console.seconds,
-    }  # fmt: skip
+        "predictions": out,
+        "model": model,
+        "data": table.name,
+        "rows": rows,
+        "columns": predictor.carried + predictor.outputs,
+        "seconds": console.seconds,
+    }
     if out == STDOUT:
         console.finish()
     else:
@@ -153,12 +155,8 @@ def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
     if not hasattr(model, "predict") or "feature_names_in_" not in vars(model):
-        raise ValueError(
-            f"a {type(model).__name__} is no model of named columns; make one with scalefair fit"
-        )
-    encoder, sensitive = (
-        model._design.preparation.encoder, model._design.preparation.sensitive_encoder,
-    )  # fmt: skip
+        raise ValueError(f"a {type(model).__name__} is no model of named columns; make one with scalefair fit")
+    encoder, sensitive = (model._design.preparation.encoder, model._design.preparation.sensitive_encoder)
     kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:
         kinds += zip(sensitive.names_, sensitive.kinds_, strict=True)

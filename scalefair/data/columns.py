@@ -104,14 +104,16 @@ class ColumnStatistics:
         if self.name != other.name:
             raise InputError(
                 f"columns differ between chunks: {self.name!r} in one and {other.name!r} at the "
-                "same position in another", "give every chunk the same columns in the same order",
+                "same position in another",
+                "give every chunk the same columns in the same order",
                 column=other.name,
-            )  # fmt: skip
+            )
         if self.kind != other.kind and "empty" not in (self.kind, other.kind):
             raise InputError(
                 f"column {self.name!r} is {self.kind} in some rows and {other.kind} in others",
-                "convert it, or name its type where the data is read", column=self.name,
-            )  # fmt: skip
+                "convert it, or name its type where the data is read",
+                column=self.name,
+            )
         levels, codes = dict(self.levels), None
         for level, weight in other.levels.items():
             levels[level] = levels.get(level, 0.0) + weight
@@ -121,10 +123,14 @@ class ColumnStatistics:
             both = tuple(sorted({*self.codes, *other.codes}))
             codes = both if len(both) <= MAX_CODES else None
         return ColumnStatistics(
-            self.name, other.kind if self.kind == "empty" else self.kind,
-            self.spread + other.spread, levels,
-            self.missing + other.missing, self.n_missing + other.n_missing, codes,
-        )  # fmt: skip
+            self.name,
+            other.kind if self.kind == "empty" else self.kind,
+            self.spread + other.spread,
+            levels,
+            self.missing + other.missing,
+            self.n_missing + other.n_missing,
+            codes,
+        )
 
 
 def _too_many_levels(name: str) -> InputError:
@@ -162,9 +168,7 @@ def table_statistics(X: Any, weight: Any = None, prefix: str = "x") -> TableStat
     rows = np.empty((frames.n_rows(table), 1))
     w = np.ones(len(rows))
     if weight is not None and len(rows):
-        w = _check_sample_weight(
-            weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
-        )
+        w = _check_sample_weight(weight, rows, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True)
     each = tuple(ColumnStatistics.of(column, w) for column in frames.columns(table, prefix))
     return TableStatistics(each, float(w.sum()), w.size, frames.column_names(table) is not None)
 
@@ -255,7 +259,7 @@ def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
 def missing_everywhere(role: str, name: str, n_rows: int) -> UselessColumnError:
     """Return the error for an attribute that no row has."""
     return UselessColumnError(
-        f"{role} column {name!r} is missing in all {n_rows} rows, so dependence on it cannot be "
-        "limited", "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
+        f"{role} column {name!r} is missing in all {n_rows} rows, so dependence on it cannot be limited",
+        "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
         column=name,
-    )  # fmt: skip
+    )

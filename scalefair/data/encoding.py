@@ -49,9 +49,7 @@ class _ColumnEncoder(TransformerMixin, BaseEstimator):
         """Set `n_features_in_` and `feature_names_in_`; refuse a table without columns or rows."""
         names = [column.name for column in statistics.columns]
         if not names:
-            raise ValueError(
-                f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required."
-            )
+            raise ValueError(f"0 feature(s) (shape=({statistics.n_rows}, 0)) while a minimum of 1 is required.")
         if not statistics.weight:
             raise ValueError(
                 f"none of {statistics.n_rows} rows has a positive weight: pass rows, or a "
@@ -104,10 +102,7 @@ class TableEncoder(_ColumnEncoder):
         "keep": [str, Integral, "array-like"],
     }
 
-    def __init__(
-        self, min_frequency: float = 0.002, *, max_levels: int = 1000,
-        keep: Iterable[str | int] = (),
-    ) -> None:  # fmt: skip
+    def __init__(self, min_frequency: float = 0.002, *, max_levels: int = 1000, keep: Iterable[str | int] = ()) -> None:
         self.min_frequency = min_frequency
         self.max_levels = max_levels
         self.keep = keep
@@ -122,8 +117,7 @@ class TableEncoder(_ColumnEncoder):
         names = self._set_columns(statistics)
         whole = set(resolve_columns(self.keep, names, len(names)))
         self.columns_ = tuple(
-            self._code(column, statistics.weight, j in whole)
-            for j, column in enumerate(statistics.columns)
+            self._code(column, statistics.weight, j in whole) for j, column in enumerate(statistics.columns)
         )
         self.n_features_out_ = sum(len(code.outputs("")) for code in self.columns_)
         if not self.n_features_out_:
@@ -183,9 +177,7 @@ class TableEncoder(_ColumnEncoder):
         # Exactly 0 for a constant column, being measured from one of its values.
         return NumberCode(column.name, column.kind, spread.mean, deviation or 1.0, 0.0, rule)
 
-    def _level_code(
-        self, column: ColumnStatistics, total: float, keep: bool, rule: MissingRule
-    ) -> LevelCode:
+    def _level_code(self, column: ColumnStatistics, total: float, keep: bool, rule: MissingRule) -> LevelCode:
         share = {level: w / total for level, w in column.levels.items() if w > 0}
         levels = sorted(share) if keep else self._frequent(share)
         pooled = tuple(sorted(share.keys() - set(levels)))
@@ -233,9 +225,8 @@ class SensitiveEncoder(_ColumnEncoder):
                 low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
                 what = f"{self.role} column {column.name!r} is {levels[0] if levels else low!r} in"
                 raise UselessColumnError(
-                    f"{what} every row of positive weight, so nothing can depend on it", "drop it",
-                    column=column.name,
-                )  # fmt: skip
+                    f"{what} every row of positive weight, so nothing can depend on it", "drop it", column=column.name
+                )
         self.kinds_ = [column.kind for column in statistics.columns]
         self.categorical_ = np.array([kind in ("categorical", "boolean") for kind in self.kinds_])
         self.levels_ = {
@@ -289,9 +280,10 @@ class SensitiveEncoder(_ColumnEncoder):
             shown = ", ".join([*position][:10]) + ", ..." * (len(position) > 10)
             raise InputError(
                 f"column {column.name!r} has the value {strange[0]!r}, which was not seen in fit; "
-                f"expected one of {shown}", "correct it, or fit on rows that have it",
+                f"expected one of {shown}",
+                "correct it, or fit on rows that have it",
                 column=column.name,
-            )  # fmt: skip
+            )
         # The last one is that of code −1, a missing value.
         return np.array([*(position[level] for level in present), np.nan])[codes]
 

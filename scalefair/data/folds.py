@@ -42,9 +42,7 @@ def make_folds(cv: Any, X: Any, y: Any, seed: int) -> tuple[Folds, bool]:
     fold = _fold_of_rows(cv, X, y)
     count = int(fold.max()) + 1
     if count < 2:
-        raise ValueError(
-            f"cv={cv!r} makes {count} fold, which has no standard error; give at least 2 folds"
-        )
+        raise ValueError(f"cv={cv!r} makes {count} fold, which has no standard error; give at least 2 folds")
     if (fold >= 0).all():
         return Folds(count, lambda rows: fold[rows]), False
     fold = np.where(fold < 0, count, fold)
@@ -61,8 +59,7 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
         train, test = (_indices(part) for part in split)
         if (fold[test] >= 0).any():
             raise ValueError(
-                f"cv={cv!r} tests some rows twice; moments need folds that do not overlap, such as "
-                "KFold's"
+                f"cv={cv!r} tests some rows twice; moments need folds that do not overlap, such as KFold's"
             )
         fold[test] = number
         if not np.array_equal(np.sort(np.concatenate([train, test])), np.arange(n)):

@@ -30,10 +30,12 @@ Sparse: Any = sparray | spmatrix
 _NUMBERS = "biuf"
 _MICROSECONDS_PER_DAY = 86_400e6
 _OBJECT_KINDS: dict[str, Kind] = {
-    "string": "categorical", "empty": "empty", "boolean": "boolean",
+    "string": "categorical",
+    "empty": "empty",
+    "boolean": "boolean",
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "numeric"),
     **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
-}  # fmt: skip
+}
 """By what pandas infers of the objects in a column."""
 
 _KINDS: dict[tuple[Any, ...], Kind] = {
@@ -65,9 +67,10 @@ class Column:
             x = _series_floats(self.values, self.kind)
         if largest < np.inf and (count := int(np.sum(np.abs(x) > largest))) > 0:
             raise InputError(
-                f"column {self.name!r} contains infinity or numbers beyond {largest:g} ({count} "
-                "rows)", "rescale or clip them, or set them to missing", column=self.name,
-            )  # fmt: skip
+                f"column {self.name!r} contains infinity or numbers beyond {largest:g} ({count} rows)",
+                "rescale or clip them, or set them to missing",
+                column=self.name,
+            )
         return x
 
     def missing(self) -> NDArray[np.bool_]:

@@ -144,9 +144,7 @@ def known_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[An
     known = estimator.classes_.tolist()
     unknown = [label for label in coded.classes.tolist() if label not in known]
     if unknown:
-        raise ValueError(
-            f"y has the class {unknown[0]!r}, which was not seen in fit; the classes are {known}"
-        )
+        raise ValueError(f"y has the class {unknown[0]!r}, which was not seen in fit; the classes are {known}")
     numbers = np.full(len(known), np.nan)
     numbers[[known.index(label) for label in coded.classes.tolist()]] = coded.numbers
     return coded.y, numbers
@@ -192,9 +190,7 @@ def check_classes(coded: Coded) -> None:
     classes = coded.classes
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
-        raise ValueError(
-            f"y has {only} in rows of positive weight; give rows of at least two classes"
-        )
+        raise ValueError(f"y has {only} in rows of positive weight; give rows of at least two classes")
     if len(classes) > MAX_CLASSES or len(classes) == coded.n_rows >= MIN_DISTINCT:
         raise too_many_classes(f"{len(classes):,} classes in {coded.n_rows:,} rows")
 
@@ -210,8 +206,7 @@ def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Arr
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(
-                f"class_weight={class_weight!r} is unknown; give None, 'balanced' or a dict from "
-                "label to weight"
+                f"class_weight={class_weight!r} is unknown; give None, 'balanced' or a dict from label to weight"
             )
         return np.asarray(1.0 / (len(classes) * share))
     if not isinstance(class_weight, dict):
@@ -223,8 +218,7 @@ def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Arr
     # A split may lack a class; but where another one is left out, a name is likely misspelt.
     if unknown and not set(classes.tolist()) <= set(class_weight):
         raise ValueError(
-            f"class_weight names the class {unknown[0]!r}, but the classes are "
-            f"{classes.tolist()}; remove it"
+            f"class_weight names the class {unknown[0]!r}, but the classes are {classes.tolist()}; remove it"
         )
     weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
     if not ((weights > 0) & np.isfinite(weights)).all():

@@ -44,15 +44,11 @@ def open_rows(
     if isinstance(x, ChunkSource):
         beside = [names[part] for part in list(ARGUMENTS)[1:] if given[part] is not None]
         if beside:
-            raise ValueError(
-                f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them"
-            )
+            raise ValueError(f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them")
         return OpenedRows(x, in_memory=False)
     # Sparse inputs stay so: their chunks become dense one by one.
     tables = {
-        part: value.tocsr()
-        if part == "x" and isinstance(value, frames.Sparse)
-        else table_of(names[part], value)
+        part: value.tocsr() if part == "x" and isinstance(value, frames.Sparse) else table_of(names[part], value)
         for part, value in given.items()
     }
     if tables["x"] is None:
@@ -84,9 +80,7 @@ def table_of(name: str, part: Any) -> Any:
     with located(name):
         table = frames.as_table(part, one_column=True)
     if table.shape[1] == 0:
-        raise InputError(
-            f"{name} has no columns (shape {table.shape})", "give at least one", where=name
-        )
+        raise InputError(f"{name} has no columns (shape {table.shape})", "give at least one", where=name)
     return table
 
 
@@ -97,9 +91,7 @@ def in_memory(part: Any, *, scans: bool = True) -> Any:
     return part.read() if scans and isinstance(part, Scan) else part
 
 
-def _memory(
-    tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
-) -> ArraySource:
+def _memory(tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None) -> ArraySource:
     n = tables["x"].shape[0]
     for part, table in tables.items():
         if table is not None and table.shape[0] != n:
@@ -117,9 +109,7 @@ def _memory(
     return ArraySource(x, s, y, weight, c, n_threads=n_threads)
 
 
-def _stream(
-    tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None
-) -> ChunkSource:
+def _stream(tables: Mapping[str, Any], names: Mapping[str, str], n_threads: int | None) -> ChunkSource:
     x, s, y, weight, c = (tables[part] for part in ARGUMENTS)
     for part, table in tables.items():
         if is_stream(table) and isinstance(table, Scan) != isinstance(x, Scan):

@@ -79,8 +79,9 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
         raise InputError(
             f"group {groups[np.argmin(frequency)]!r} is too rare for {len(at)} rows to correct its "
             f"frequency, which comes out as {frequency.min():.2g}",
-            "merge it with others, or give more rows that know their group", where="known",
-        )  # fmt: skip
+            "merge it with others, or give more rows that know their group",
+            where="known",
+        )
     return GroupProbabilities(P, groups, len(at))
 
 

@@ -60,9 +60,7 @@ class PartSurvey:
     groups: Any = None
 
     @classmethod
-    def of(
-        cls, look: Look, rows: Any, weight: Array, before: PartSurvey | None = None, where: str = ""
-    ) -> PartSurvey:
+    def of(cls, look: Look, rows: Any, weight: Array, before: PartSurvey | None = None, where: str = "") -> PartSurvey:
         """Survey some rows of `where`; values of columns with too many `before` are not listed."""
         with located(look.name):
             table = frames.as_table(rows, one_column=True)
@@ -105,9 +103,7 @@ class PartSurvey:
         return numbers
 
 
-def _first_of_groups(
-    look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]
-) -> Any:
+def _first_of_groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
     """First rows of the combinations of categories."""
     bins = look.bins or {}
     codes = [
@@ -115,10 +111,7 @@ def _first_of_groups(
         if column.name in bins and column.kind != "categorical"
         else column.codes()[0]
         for column, few in zip(columns, values, strict=True)
-        if look.every
-        or few is not None
-        or column.kind in ("categorical", "boolean")
-        or column.name in bins
+        if look.every or few is not None or column.kind in ("categorical", "boolean") or column.name in bins
     ]
     if not (codes and len(codes[0])):
         return None
@@ -169,10 +162,14 @@ class Survey:
         for part in self.parts.keys() & other.parts.keys():
             parts[part] = self.parts[part] + other.parts[part]
         return Survey(
-            self.n_rows + other.n_rows, self.n_present + other.n_present,
-            self.n_missing + other.n_missing, self.weight + other.weight,
-            max(self.heaviest, other.heaviest), self.sample + other.sample, parts,
-        )  # fmt: skip
+            self.n_rows + other.n_rows,
+            self.n_present + other.n_present,
+            self.n_missing + other.n_missing,
+            self.weight + other.weight,
+            max(self.heaviest, other.heaviest),
+            self.sample + other.sample,
+            parts,
+        )
 
 
 @dataclass(eq=False)

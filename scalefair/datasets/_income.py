@@ -53,12 +53,7 @@ FIELD_ODDS = np.array([[0.60, 0.32, 0.08], [0.08, 0.30, 0.62]])[:, None] * np.ar
 )
 """One matrix per sex, one row per ethnicity, up to a factor."""
 AREA_ODDS = np.array(
-    [
-        [0.45, 0.25, 0.10, 0.20],
-        [0.05, 0.10, 0.75, 0.10],
-        [0.10, 0.70, 0.10, 0.10],
-        [0.10, 0.10, 0.10, 0.70],
-    ]
+    [[0.45, 0.25, 0.10, 0.20], [0.05, 0.10, 0.75, 0.10], [0.10, 0.70, 0.10, 0.10], [0.10, 0.10, 0.10, 0.70]]
 )
 """One row per ethnicity."""
 PART_TIME = np.array([0.45, 0.08])
@@ -143,9 +138,7 @@ def _rows(start: int, stop: int, key: int) -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.RangeIndex(start, stop), copy=False)
 
 
-def make_biased_income(
-    n_rows: int, *, chunks: int | None = None, random_state: Any = None
-) -> Bunch:
+def make_biased_income(n_rows: int, *, chunks: int | None = None, random_state: Any = None) -> Bunch:
     """Make a pay table of any length whose bias and whose fair target are known.
 
     The fair logarithm of hourly pay depends on columns, or parts of columns, that are independent
@@ -206,7 +199,11 @@ def make_biased_income(
     else:
         table = made_rows(partial(_rows, key=key), n_rows, check_count("chunks", chunks))
     return Bunch(
-        data=table[FEATURES], target=table["log_pay"], sensitive_features=table[SENSITIVE],
-        fair_target=table["fair_log_pay"], feature_names=list(FEATURES), target_names=["log_pay"],
+        data=table[FEATURES],
+        target=table["log_pay"],
+        sensitive_features=table[SENSITIVE],
+        fair_target=table["fair_log_pay"],
+        feature_names=list(FEATURES),
+        target_names=["log_pay"],
         DESCR=getdoc(make_biased_income),
-    )  # fmt: skip
+    )

@@ -29,8 +29,7 @@ FILES = {"train": ("adult.data",), "test": ("adult.test",), "all": ("adult.data"
 MISSING = "?"
 
 LEVELS = {
-    "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov "
-    "Without-pay Never-worked",
+    "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
     "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th "
     "12th Masters 1st-4th 10th Doctorate 5th-6th Preschool",
     "marital-status": "Married-civ-spouse Divorced Never-married Separated Widowed "
@@ -108,9 +107,8 @@ def _read_adult(name: str) -> pd.DataFrame:
 
 
 def load_adult(
-    *, subset: Literal["train", "test", "all"] = "train", encoding: Literal["raw", "a9a"] = "raw",
-    as_frame: bool = True,
-) -> Bunch:  # fmt: skip
+    *, subset: Literal["train", "test", "all"] = "train", encoding: Literal["raw", "a9a"] = "raw", as_frame: bool = True
+) -> Bunch:
     """Load the Adult census data of 1994: who earned more than 50,000 dollars a year.
 
     Parameters
@@ -170,9 +168,7 @@ def load_adult(
     )
 
 
-def load_communities_crime(
-    *, missing: Literal["drop", "keep", "paper"] = "drop", as_frame: bool = True
-) -> Bunch:
+def load_communities_crime(*, missing: Literal["drop", "keep", "paper"] = "drop", as_frame: bool = True) -> Bunch:
     """Load Communities and Crime: violent crimes per head in 1,994 communities of the USA.
 
     Numbers are census, police and crime data of 1990 to 1995, each scaled to [0, 1] by the
@@ -229,7 +225,10 @@ def load_communities_crime(
     table = table.reset_index(drop=True)
     data, sensitive = table.drop(columns=TARGET), table[RACE]
     return Bunch(
-        data=data if as_frame else data.to_numpy(), target=table[TARGET].to_numpy(),
+        data=data if as_frame else data.to_numpy(),
+        target=table[TARGET].to_numpy(),
         sensitive_features=sensitive if as_frame else sensitive.to_numpy(),
-        feature_names=list(data.columns), target_names=[TARGET], DESCR=description,
-    )  # fmt: skip
+        feature_names=list(data.columns),
+        target_names=[TARGET],
+        DESCR=description,
+    )

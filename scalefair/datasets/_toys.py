@@ -22,9 +22,7 @@ def check_seed(random_state: object) -> np.random.RandomState:
         ) from error
 
 
-def make_toy1(
-    n_rows: int = 500, *, bias: float = 0.5, noise: float = 0.3, random_state: Any = None
-) -> Bunch:
+def make_toy1(n_rows: int = 500, *, bias: float = 0.5, noise: float = 0.3, random_state: Any = None) -> Bunch:
     """Make the first toy problem: a fair function, observed with a bias for x3 > 0.
 
     x1, x2, z ~ N(0, 1), z unobserved; x3 = (x1 + z) / √2 is sensitive;
@@ -74,16 +72,23 @@ def make_toy1(
     fair = np.sign((x1 - z) * x3) * np.abs(x2)
     return Bunch(
         data=np.column_stack([x1, x2, x3]),
-        target=fair + 2 * bias * (x3 > 0) - bias + noise * error, sensitive_features=x3[:, None],
-        fair_target=fair, feature_names=["x1", "x2", "x3"], target_names=["y"],
+        target=fair + 2 * bias * (x3 > 0) - bias + noise * error,
+        sensitive_features=x3[:, None],
+        fair_target=fair,
+        feature_names=["x1", "x2", "x3"],
+        target_names=["y"],
         DESCR=getdoc(make_toy1),
-    )  # fmt: skip
+    )
 
 
 def make_toy2(
-    n_rows: int = 700, *, sensitive_scale: float = 1.0, input_scale: float = 0.5,
-    noise: float = 0.5, random_state: Any = None,
-) -> Bunch:  # fmt: skip
+    n_rows: int = 700,
+    *,
+    sensitive_scale: float = 1.0,
+    input_scale: float = 0.5,
+    noise: float = 0.5,
+    random_state: Any = None,
+) -> Bunch:
     """Make the second toy problem: a sensitive input that acts directly and through a proxy.
 
     With σs = `sensitive_scale`, σx = `input_scale` and σy = `noise`,
@@ -147,7 +152,11 @@ def make_toy2(
     mean_log = np.log(sensitive_scale) - (np.euler_gamma + np.log(2)) / 2
     mean = mean_log**2 + np.pi**2 / 8 + sensitive_scale**2
     return Bunch(
-        data=np.column_stack([s, x]), target=x**2 + s**2 + noise * error,
-        sensitive_features=s[:, None], fair_target=x**2 - log_s**2 + mean, feature_names=["s", "x"],
-        target_names=["y"], DESCR=getdoc(make_toy2),
-    )  # fmt: skip
+        data=np.column_stack([s, x]),
+        target=x**2 + s**2 + noise * error,
+        sensitive_features=s[:, None],
+        fair_target=x**2 - log_s**2 + mean,
+        feature_names=["s", "x"],
+        target_names=["y"],
+        DESCR=getdoc(make_toy2),
+    )

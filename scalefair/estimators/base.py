@@ -29,13 +29,7 @@ from scalefair.features.cross_fit import CrossFit, cross_fit
 from scalefair.features.design import Design, Finished
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
-from scalefair.features.rows import (
-    FitRows,
-    TwoTables,
-    open_fit_rows,
-    open_more_rows,
-    open_predict_rows,
-)
+from scalefair.features.rows import FitRows, TwoTables, open_fit_rows, open_more_rows, open_predict_rows
 from scalefair.features.training import MapSpec, Training, learn_design, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
@@ -156,9 +150,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         """Return True if ψ(s) is part of Φ: where the model may see s as columns of X."""
         return self.sensitive_columns is not None and not self.hide_sensitive
 
-    def _train(
-        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
-    ) -> Training:
+    def _train(self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None) -> Training:
         """Open the rows of `fit`, make the first pass over them, and fit the base model."""
         base = self.base_estimator
         rows = rows or open_fit_rows(checked, given, keeps_frames=base is not None)
@@ -177,22 +169,19 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         if rows.lacks_y or rows.second is not None:
             raise errors.InputError(
                 "base_estimator is fitted on y, which some rows lack",
-                "leave these rows out, or use base_estimator=None", where="base_estimator",
-            )  # fmt: skip
+                "leave these rows out, or use base_estimator=None",
+                where="base_estimator",
+            )
         return cross_fit(
-            training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs,
-            self._progress,
-        )  # fmt: skip
+            training, CrossFit.of(base), self._base_scale, self._base_folds(training), self.n_jobs, self._progress
+        )
 
     def _base_folds(self, training: Training) -> Folds | None:
         """Return the folds that the base model is cross-fitted on; None: its own."""
         del training
         return None
 
-    def _rows(
-        self, source: ChunkSource, design: Design, n_rows: int | None,
-        least_alpha: float | None = None,
-    ) -> Rows:  # fmt: skip
+    def _rows(self, source: ChunkSource, design: Design, n_rows: int | None, least_alpha: float | None = None) -> Rows:
         """Return rows to make moments of: few are whitened one by one, which loses no digits."""
         alpha = errors.check_alpha(self.alpha)["phi"] if least_alpha is None else least_alpha
         phi = design.phi
@@ -235,9 +224,13 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         if len(design.features) > 1:
             ridge = feature_ridges(design.features, moments, errors.check_alpha(self.alpha))
         return System.build(
-            moments, penalty=self.penalty, eps=self.eps, fit_intercept=self.fit_intercept,
-            features=design.features, ridge=ridge,
-        )  # fmt: skip
+            moments,
+            penalty=self.penalty,
+            eps=self.eps,
+            fit_intercept=self.fit_intercept,
+            features=design.features,
+            ridge=ridge,
+        )
 
     @property
     def base_estimator_(self) -> Any:
@@ -302,9 +295,7 @@ def learnt(training: Training, design: Design) -> dict[str, Any]:
     return {"_design": design, "phi_": design.phi, "psi_": design.psi, **based}
 
 
-def feature_ridges(
-    features: tuple[str, ...], moments: Moments, relative: dict[str, float]
-) -> Array:
+def feature_ridges(features: tuple[str, ...], moments: Moments, relative: dict[str, float]) -> Array:
     """Ridge of each feature relative to α, for ĥ in units of its variance."""
     of = relative | {"phi": 1.0, "ridge_curve": 1.0, "curve": relative["base"]}
     parts = {name: np.full(moments.blocks[name], of[name]) for name in features}
@@ -331,9 +322,7 @@ class Callbacks:
     estimator: Any
 
     @contextmanager
-    def watched(
-        self, source: ChunkSource, rows: int, n_rows: int | None = None
-    ) -> Iterator[ChunkSource]:
+    def watched(self, source: ChunkSource, rows: int, n_rows: int | None = None) -> Iterator[ChunkSource]:
         """Return the source for one pass; on a cluster its tasks are the steps, else chunks."""
         # The last chunk of every file may be a short one.
         files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1

@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Array, Chunk
-from scalefair.auditing.certificate import (
-    Certificate,
-    Claim,
-    check_calibration,
-    fingerprint,
-    functions_of,
-)
+from scalefair.auditing.certificate import Certificate, Claim, check_calibration, fingerprint, functions_of
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sampler
@@ -194,18 +188,20 @@ class JudgedPath:
         at, judged = np.array([self.choose(claim)]), self.judgement
         one = [found[at] for found in judged.distributions]
         return claim.certificate(
-            self.method, judged.n_rows, max(float(part.share[0]) for part in one),
-            max(float(part.upper(claim.confidence)[0]) for part in one), judged.functions,
-            fingerprint(model), judged.moments,
-        )  # fmt: skip
+            self.method,
+            judged.n_rows,
+            max(float(part.share[0]) for part in one),
+            max(float(part.upper(claim.confidence)[0]) for part in one),
+            judged.functions,
+            fingerprint(model),
+            judged.moments,
+        )
 
 
 Judges = Callable[[Candidates], Judgement]
 
 
-def judge_path(
-    limit: float, result: SearchResult, system: System, judges: Judges, *, split: bool
-) -> JudgedPath:
+def judge_path(limit: float, result: SearchResult, system: System, judges: Judges, *, split: bool) -> JudgedPath:
     """Judge the path at the α that a search has chosen; with `split` the rows fitted nothing."""
     at_largest = result.scores.mse.mean(axis=0)[:, int(np.argmax(result.etas))]
     chosen = int(np.argmin(at_largest)) if result.choice is None else result.choice.alpha
@@ -223,9 +219,7 @@ def judge_path(
     return JudgedPath("split" if split else "cross", on_path, choices, judgement, coef, errors)
 
 
-def judge_fits(
-    limit: float, result: LossSearch, problem: FoldProblem, judges: Judges, *, split: bool
-) -> JudgedPath:
+def judge_fits(limit: float, result: LossSearch, problem: FoldProblem, judges: Judges, *, split: bool) -> JudgedPath:
     """Judge the fits of a general loss at the best ridge; as `judge_path`."""
     result, alpha = _with_fairer_fits(problem, result, limit)
     points = sorted((point for point in result.tried if point.alpha == alpha), reverse=True)
@@ -241,9 +235,7 @@ def judge_fits(
     return JudgedPath("split" if split else "cross", result, choices, judgement, coef, errors)
 
 
-def _with_fairer_fits(
-    problem: FoldProblem, result: LossSearch, limit: float
-) -> tuple[LossSearch, float]:
+def _with_fairer_fits(problem: FoldProblem, result: LossSearch, limit: float) -> tuple[LossSearch, float]:
     """Try weights whose shares are within the limit, which a search on means has no use for."""
     trials = Trials(problem, limit)
     trials.fits, trials.constant = dict(result.tried), result.constant
@@ -253,9 +245,7 @@ def _with_fairer_fits(
     etas = path_etas(path, limit, LOSS_CANDIDATES, LOSS_REACH)
     trials.try_points(models, [Point(best.alpha, eta) for eta in etas])
     alphas, grid, scores = trials.table()
-    return replace(
-        result, alphas=alphas, etas=grid, scores=scores, tried=trials.fits, choice=None
-    ), best.alpha
+    return replace(result, alphas=alphas, etas=grid, scores=scores, tried=trials.fits, choice=None), best.alpha
 
 
 class CrossValidated(OnFolds):
@@ -323,17 +313,19 @@ class CrossValidated(OnFolds):
         """Return the attributes that say what was chosen, and what the others scored."""
         share, scores = result.share, result.scores
         return {
-            "alpha_": result.alpha, "path_": path, "explained_share_cv_": float(share.value),
+            "alpha_": result.alpha,
+            "path_": path,
+            "explained_share_cv_": float(share.value),
             "explained_share_cv_error_": float(share.error),
             "cv_results_": {
-                "alphas": result.alphas, "etas": result.etas, error: scores.mse,
+                "alphas": result.alphas,
+                "etas": result.etas,
+                error: scores.mse,
                 "explained_share": scores.share,
             },
-        }  # fmt: skip
+        }
 
-    def _train(
-        self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None
-    ) -> Training:
+    def _train(self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None) -> Training:
         if self.confidence is None or self.guarantee == "cross":
             return super()._train(checked, given, dtype, rows)
         rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)

@@ -37,14 +37,13 @@ class OnFolds(FairEstimator):
         if isinstance(training.source, StackedSource) and not isinstance(self.cv, Integral):
             raise InputError(
                 f"cv={self.cv!r} knows the rows of X alone, not those of sensitive_data",
-                "give a number of folds", where="cv",
-            )  # fmt: skip
+                "give a number of folds",
+                where="cv",
+            )
         # Not the seed of the sample: landmarks must not gather in one fold.
         return make_folds(self.cv, X, y, training.seed + 1)
 
-    def _fold_moments(
-        self, rows: Rows, training: Training, **options: Any
-    ) -> tuple[Folds, FoldedMoments]:
+    def _fold_moments(self, rows: Rows, training: Training, **options: Any) -> tuple[Folds, FoldedMoments]:
         """Return the folds and their moments, by one pass."""
         folds, some_always_train = self._folds(training)
         parts = rows.moments(folds, **options)
@@ -65,9 +64,7 @@ class OnFolds(FairEstimator):
         return folds, replace(moments, ratios=_chance_ratios(training, rows.design, folds, tested))
 
 
-def _chance_ratios(
-    training: Training, design: Design, folds: Folds, tested: Sequence[Moments]
-) -> list[ChanceRatio]:
+def _chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequence[Moments]) -> list[ChanceRatio]:
     """Return how chance depends on where f varies, from a sample; none for numbers.
 
     For these the largest share over several ridges is a little too large already.
@@ -111,9 +108,7 @@ class ModelChoice:
     def summary(self) -> str:
         """Which model it is and by how much, in a sentence."""
         unit = "log loss" if "loss_cv" in self.model.path_.table else "share of variance left"
-        first, *others = sorted(
-            self.errors.items(), key=lambda pair: (pair[0] != self.name, pair[1])
-        )
+        first, *others = sorted(self.errors.items(), key=lambda pair: (pair[0] != self.name, pair[1]))
         compared = ", ".join(f"{name} {error:.4f}" for name, error in others)
         failed = "".join(f"; {name} failed: {why}" for name, why in self.failed.items())
         tied = f" (within {BASE_CREDIT:.0%})" if first[1] > min(self.errors.values()) else ""
@@ -122,9 +117,7 @@ class ModelChoice:
 
 
 def choose_model(
-    candidates: Mapping[str, Any],
-    fit: Callable[[Any], Any],
-    progress: Callable[[str], None] = lambda _: None,
+    candidates: Mapping[str, Any], fit: Callable[[Any], Any], progress: Callable[[str], None] = lambda _: None
 ) -> ModelChoice:
     """Fit estimators that cross-validate, and take the one of least held-out error.
 
@@ -147,9 +140,7 @@ def choose_model(
     alone = len(candidates) == 1
     errors = {} if alone else {name: held_out_error(one) for name, (one, _) in fitted.items()}
     stacked = {name for name in errors if fitted[name][0].base_estimator is not None}
-    best = min(
-        fitted, key=lambda name: errors.get(name, 0.0) * (1 - BASE_CREDIT * (name in stacked))
-    )
+    best = min(fitted, key=lambda name: errors.get(name, 0.0) * (1 - BASE_CREDIT * (name in stacked)))
     for warned in fitted[best][1]:
         warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
     reasons = {name: str(error) for name, error in failed.items()}

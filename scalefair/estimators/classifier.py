@@ -47,9 +47,7 @@ class Classification(ClassifierMixin, LossBase):
         loss = self._loss_of(coded.classes)
         as_targets = labels.OneHotLabels(coded.numbers, one_hot=loss.n_targets > 1)
         source = training.source.then(as_targets).then(partial(check_row_targets, loss))
-        training = replace(
-            training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets
-        )
+        training = replace(training, source=source, sample=as_targets(training.sample), n_targets=loss.n_targets)
         known = names_of_columns(checked) | {"classes_": coded.classes}
         return self._learn_loss(training, loss, known)
 
@@ -178,9 +176,7 @@ def _probabilities(loss: Any, f: Array) -> Array:
     p = loss.inverse_link(f[:, 0])
     inner = loss.loss if isinstance(loss, ClassWeighted) else loss
     # 1 − p would lose the digits of a small probability.
-    return np.column_stack(
-        [inner.inverse_link(-f[:, 0]) if isinstance(inner, Logistic) else 1 - p, p]
-    )
+    return np.column_stack([inner.inverse_link(-f[:, 0]) if isinstance(inner, Logistic) else 1 - p, p])
 
 
 def _most_likely(loss: Any, f: Array) -> Array:

@@ -168,11 +168,7 @@ class FairDecisions:
         }  # fmt: skip
         labels = np.repeat(self.labels[first:], len(self.groups))
         of = len(self.labels) - first
-        named: dict[str, Any] = {
-            "decision": labels,
-            "group": list(self.groups) * of,
-            "rows": np.tile(r.rows, of),
-        }
+        named: dict[str, Any] = {"decision": labels, "group": list(self.groups) * of, "rows": np.tile(r.rows, of)}
         return frames.make_frame(named | {name: v[first:].ravel() for name, v in columns.items()})
 
     def predictor(self, design: Design, raw_coef: dict[str, Array], intercept: Any) -> Any:
@@ -200,9 +196,7 @@ def propensities(design: Design, system: System, alpha: float) -> Solution:
     moments, m = system.moments, len(system.ridge)
     q = moments.blocks["psi"]
     if design.sees_sensitive:
-        start = sum(
-            moments.blocks[name] for name in design.features[: design.features.index("psi")]
-        )
+        start = sum(moments.blocks[name] for name in design.features[: design.features.index("psi")])
         return Solution(np.eye(m, q, -start), np.zeros(q))
     ridged = moments.covariance(design.features, design.features)
     ridged[np.diag_indices(m)] += alpha * system.ridge
@@ -327,9 +321,8 @@ class Limited(NamedTuple):
 
 
 def learn_decisions(  # noqa: PLR0917
-    rows: Rows, problems: Sequence[Problem], scores: Sequence[Solution], alpha: float,
-    limited: Limited, folds: Folds,
-) -> FairDecisions:  # fmt: skip
+    rows: Rows, problems: Sequence[Problem], scores: Sequence[Solution], alpha: float, limited: Limited, folds: Folds
+) -> FairDecisions:
     """Choose a rule by one pass; scores without each fold, then of all rows, or only these."""
     design, n_rows = rows.design, problems[-1].system.moments.n_rows
     told = [propensities(design, problem.system, alpha) for problem in problems]
@@ -354,23 +347,18 @@ def learn_decisions(  # noqa: PLR0917
         decided = held_out_decisions(seen, spec, rule)
     rates, gap = DecisionRates.of(seen, decided), gap_of(seen, decided, spec)
     return FairDecisions(
-        rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out,
-        crossing,
-    )  # fmt: skip
+        rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out, crossing
+    )
 
 
-def _scored_rows(
-    source: ChunkSource, n_rows: int, design: Design, fits: Any, folds: Folds
-) -> DecisionRows:
+def _scored_rows(source: ChunkSource, n_rows: int, design: Design, fits: Any, folds: Folds) -> DecisionRows:
     """Return scores f (as gains), targets (as outcomes) and the rest of rows, in their order."""
     parts = [part for fit in fits for part in fit]
     coef = design.raw_coef(np.hstack([part.coef for part in parts]))
     start = design.predictor(coef, np.concatenate([part.intercept for part in parts]))
     width = 8 * sum(3 * len(part.intercept) for part in fits[0])
     fraction = min(1.0, MAX_BYTES / (width * n_rows))
-    rows: DecisionRows = source.fold(
-        partial(DecisionPass, design, start, folds, len(fits), fraction), PASS_ROWS
-    )
+    rows: DecisionRows = source.fold(partial(DecisionPass, design, start, folds, len(fits), fraction), PASS_ROWS)
     return rows.take(np.argsort(rows.number))
 
 

@@ -22,13 +22,7 @@ from scalefair.features.training import Training
 from scalefair.moments.accumulate import Rows
 from scalefair.solve.dense.process import ExactDistribution, exact_rows, fit_dense
 from scalefair.solve.fit import GPFit, ProcessSpec
-from scalefair.solve.gp.distribution import (
-    Distribution,
-    FeatureDistribution,
-    covariance_of,
-    draw,
-    mean_and_deviation,
-)
+from scalefair.solve.gp.distribution import Distribution, FeatureDistribution, covariance_of, draw, mean_and_deviation
 from scalefair.solve.gp.evidence import MomentEvidence, at_weight, fit_features, held_out_scores
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem
 from scalefair.solve.ridge.path import choose, default_etas
@@ -147,14 +141,14 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
                 fit, held_out = self._held_out(spec, rows, fit, training)
             design = replace(rows.design, phi=fit.phi or rows.design.phi)
             coef = {"coef_": fit.coef[:, 0] if one else fit.coef.T}
-        return self._process(fit, training, inputs, design) | coef | held_out | {
-            "noise_": fit.noise, "_evidence": fit.evidence,
-            "_setting": {"penalty": self.penalty, "eps": self.eps},
-        }  # fmt: skip
+        return (
+            self._process(fit, training, inputs, design)
+            | coef
+            | held_out
+            | {"noise_": fit.noise, "_evidence": fit.evidence, "_setting": {"penalty": self.penalty, "eps": self.eps}}
+        )
 
-    def _held_out(
-        self, spec: ProcessSpec, start: Rows, fit: GPFit, training: Training
-    ) -> tuple[GPFit, dict[str, Any]]:
+    def _held_out(self, spec: ProcessSpec, start: Rows, fit: GPFit, training: Training) -> tuple[GPFit, dict[str, Any]]:
         """Return the process at the weight that meets the limit on folds, and its scores."""
         rows = replace(start, design=replace(start.design, phi=fit.phi or start.design.phi))
         _, moments = self._fold_moments(rows, training)
@@ -170,10 +164,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         eta, held_out = self._on_folds(scores, etas, "mse")
         return at_weight(spec, rows, fit, eta, training.sample), held_out
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False,
-        include_noise: bool = False,
-    ) -> Any:  # fmt: skip
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False) -> Any:
         """Return the mean of f and, if asked for, its standard deviation or covariance.
 
         Parameters
@@ -210,9 +201,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         cov = covariance_of(distribution, self._in_memory(X), include_noise=include_noise)
         return mean, cov if self._one_target else np.repeat(cov[:, :, None], t, axis=2)
 
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False
-    ) -> Array:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False) -> Array:
         """Draw functions from the distribution of f given y, jointly at all rows of X.
 
         Parameters
@@ -230,9 +219,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         check_is_fitted(self)
         return self._draws(self._distribution, X, n_samples, random_state, include_noise)
 
-    def sample_prior(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False
-    ) -> Array:
+    def sample_prior(self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False) -> Array:
         """Draw functions from the fair prior, at the hyperparameters found; as `sample_y`.
 
         The fair prior knows the training rows, on which f is to be fair, but not their targets

@@ -63,9 +63,7 @@ class Process(OnFolds):
     _others: tuple[str, ...] = ("log amplitude",)
 
     @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Learn the hyperparameters and the distribution of f given y.
 
         Parameters
@@ -99,8 +97,7 @@ class Process(OnFolds):
         kind = self.feature_map
         if self.learn_landmarks and isinstance(kind, str) and kind not in ("nystroem", "linear"):
             raise ValueError(
-                "learn_landmarks=True needs feature_map='nystroem', which has landmarks; got "
-                f"feature_map={kind!r}"
+                f"learn_landmarks=True needs feature_map='nystroem', which has landmarks; got feature_map={kind!r}"
             )
 
     def _gp_spec(self, training: Training, inputs: list[str]) -> ProcessSpec:
@@ -120,15 +117,11 @@ class Process(OnFolds):
         jitter = FULL_JITTER if training.spec.is_exact else JITTER
         phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
         psi = sensitive_map(training)
-        design = Design(
-            phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation
-        )
+        design = Design(phi, psi, training.n_targets, whiten_rows=True, preparation=training.preparation)
         size = current_config().chunk_rows
         return Rows(training.source, design, chunk_rows=size, progress=self._progress)
 
-    def _process(
-        self, fit: ProcessFit, training: Training, inputs: list[str], design: Design
-    ) -> dict[str, Any]:
+    def _process(self, fit: ProcessFit, training: Training, inputs: list[str], design: Design) -> dict[str, Any]:
         """Return the attributes of a fit, and warn of what is wrong with it."""
         sample, search = training.sample, fit.search
         weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
@@ -153,9 +146,7 @@ class Process(OnFolds):
             "evidence_history_": np.array(search.history),
         }  # fmt: skip
 
-    def _on_folds(
-        self, scores: GridScores, etas: Array, error: str
-    ) -> tuple[float, dict[str, Any]]:
+    def _on_folds(self, scores: GridScores, etas: Array, error: str) -> tuple[float, dict[str, Any]]:
         """Return the weight that meets the limit on the folds, and the held-out attributes."""
         choice = choose(replace(scores, constant=None), etas, self.unfairness)
         if choice is None:
@@ -266,6 +257,4 @@ def check_bounds(name: str, value: Any) -> None:
     except (TypeError, ValueError):
         low, high = np.nan, np.nan
     if not 0 < low <= high < np.inf:
-        raise ValueError(
-            f"{name}={value!r} must be two positive numbers, the smaller first, or None"
-        )
+        raise ValueError(f"{name}={value!r} must be two positive numbers, the smaller first, or None")

@@ -128,9 +128,11 @@ class FairGPClassifier(ClassifierMixin, Process):
         k = len(coded.classes)
         as_targets = OneHotLabels(coded.numbers, one_hot=k > 2)
         training = replace(
-            training, source=training.source.then(as_targets),
-            sample=as_targets(training.sample), n_targets=1 if k == 2 else k,
-        )  # fmt: skip
+            training,
+            source=training.source.then(as_targets),
+            sample=as_targets(training.sample),
+            n_targets=1 if k == 2 else k,
+        )
         rows, spec = self._start(training), self._gp_spec(training, inputs)
         fit, held_out = fit_classes(spec, rows), dict[str, Any]()
         if self.cv is not None and self.unfairness is not None:
@@ -152,9 +154,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         def system(part: Moments) -> System:
             # The prior does not depend on the number of rows: α = 1/(2na²) does.
             ridge = np.full(width, total / part.weight)
-            return System.build(
-                part, fit_intercept=False, penalty=self.penalty, eps=self.eps, ridge=ridge
-            )
+            return System.build(part, fit_intercept=False, penalty=self.penalty, eps=self.eps, ridge=ridge)
 
         loss = LaplaceEvidence(spec, rows).loss
         whole = Problem(rows.source, rows.design, loss, system(moments.total), rows.chunk_rows)

@@ -215,9 +215,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         known["_one_target"] = training.one_target
         return self._choose(design, moments, known, partial(self._judging, training, design))
 
-    def _choose(
-        self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges
-    ) -> dict[str, Any]:
+    def _choose(self, design: Design, moments: FoldedMoments, known: dict[str, Any], judges: Judges) -> dict[str, Any]:
         """Return what a fit sets, from moments and what is known of the design."""
         searched = self._search(design, moments)
         moments = replace(moments, total=moments.total.calibrated(searched.calibration))
@@ -239,15 +237,14 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
         return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
 
-    def _options(
-        self, design: Design, moments: Moments, ratio: float, eps: float | None
-    ) -> dict[str, Any]:
+    def _options(self, design: Design, moments: Moments, ratio: float, eps: float | None) -> dict[str, Any]:
         """Arguments of `System.build`; `ratio` is the relative ridge of the blocks that join φ."""
         relative = {"psi": ratio, "base": JOINED_RIDGE * ratio}
         return self._penalty(eps) | {
             "ridge": feature_ridges(design.features, moments, relative),
-            "fit_intercept": self.fit_intercept, "features": design.features,
-        }  # fmt: skip
+            "fit_intercept": self.fit_intercept,
+            "features": design.features,
+        }
 
     def _search(self, design: Design, moments: FoldedMoments) -> SearchResult:
         joined = len(design.features) > 1
@@ -287,15 +284,13 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return fitted | {"_ridge": ridge}
 
     def collect(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> Moments:  # fmt: skip
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
+    ) -> Moments:
         """Return the moments of more rows; see :meth:`FairKernelRidge.collect`."""
         check_is_fitted(self)
         return self._ridge.collect(
-            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-            control_features=control_features,
-        )  # fmt: skip
+            X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, control_features=control_features
+        )
 
     def _without_penalty(self) -> Any:
         return self._ridge._without_penalty()

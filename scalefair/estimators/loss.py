@@ -21,13 +21,7 @@ from scalefair.data import is_stream
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
 from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
-from scalefair.estimators.decisions import (
-    Decisions,
-    FairDecisions,
-    Limited,
-    check_groups,
-    learn_decisions,
-)
+from scalefair.estimators.decisions import Decisions, FairDecisions, Limited, check_groups, learn_decisions
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.design import Design, Finished
@@ -124,9 +118,7 @@ class LossBase(FairEstimator):
             known["n_base_samples_"] = training.n_base_samples
         if (asked := self._asked) is not None:
             scores = [self._scores_of(loss, fit.coef, fit.intercept)]
-            known |= self._decisions(
-                asked, rows, [problem], scores, spec.alpha, known, ALL_ROWS, self.unfairness
-            )
+            known |= self._decisions(asked, rows, [problem], scores, spec.alpha, known, ALL_ROWS, self.unfairness)
         return known | self._solution(rows.design, moments, loss, fit) | {"alpha_": spec.alpha}
 
     def _loss_rows(
@@ -149,9 +141,7 @@ class LossBase(FairEstimator):
         n_rows = training.survey.n_rows
         return loss, training, self._rows(training.source, design, n_rows, least_alpha)
 
-    def _solution(
-        self, design: Design, moments: Moments, loss: Any, fit: LossFit
-    ) -> dict[str, Any]:
+    def _solution(self, design: Design, moments: Moments, loss: Any, fit: LossFit) -> dict[str, Any]:
         """Return the attributes of a fit."""
         coef, intercept, one = fit.coef, fit.intercept, self._squeezes and loss.n_scores == 1
         if coef.shape[1] < loss.n_scores:
@@ -177,9 +167,7 @@ class LossBase(FairEstimator):
         """Return finish(decisions, gains, [f, ê]) of the rows of X."""
         check_is_fitted(self)
         if "decisions_" not in vars(self):
-            raise ValueError(
-                "nothing is decided; fit with limit_on=Decisions(threshold=...) or top=..."
-            )
+            raise ValueError("nothing is decided; fit with limit_on=Decisions(threshold=...) or top=...")
         decisions, design = self.decisions_, self._design
         start = decisions.predictor(design, self._raw_coef, self.intercept_)
         made = Finished(start, partial(finish, decisions, self._gains(self.loss_)))

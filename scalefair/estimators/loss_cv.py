@@ -19,21 +19,9 @@ from scalefair.estimators.base import feature_ridges, learnt
 from scalefair.estimators.certified import CrossValidated, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
 from scalefair.estimators.decisions import Calibration, certified_decisions
-from scalefair.estimators.loss import (
-    MAX_CACHED_BYTES,
-    FairKernelRegressor,
-    LossBase,
-    LossRegression,
-)
+from scalefair.estimators.loss import MAX_CACHED_BYTES, FairKernelRegressor, LossBase, LossRegression
 from scalefair.estimators.parameters import described
-from scalefair.estimators.path import (
-    BOUND,
-    LossPath,
-    PathBase,
-    held_out_columns,
-    not_within,
-    with_held_out,
-)
+from scalefair.estimators.path import BOUND, LossPath, PathBase, held_out_columns, not_within, with_held_out
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.held_out import NO_SHARE
@@ -82,9 +70,7 @@ class LossPathCV(PathBase):
 
     etas: Array
 
-    def __init__(
-        self, estimator: Any, alphas: Array, fits: Sequence[LossFit], scores: GridScores
-    ) -> None:
+    def __init__(self, estimator: Any, alphas: Array, fits: Sequence[LossFit], scores: GridScores) -> None:
         self._estimator, self._scores, self._alphas = estimator, scores, alphas
         self.etas = np.array([fit.eta for fit in fits[: len(alphas)]])
         self._losses = np.array([fit.mean_loss for fit in fits])
@@ -97,9 +83,11 @@ class LossPathCV(PathBase):
         """The path as a data frame."""
         count = len(self._alphas)
         columns = {
-            "alpha": self._alphas, "eta": self.etas, "loss": self._losses[:count],
+            "alpha": self._alphas,
+            "eta": self.etas,
+            "loss": self._losses[:count],
             "explained_share": self._shares[:count],
-        }  # fmt: skip
+        }
         return frames.make_frame(columns | held_out_columns(self._scores, "loss"))
 
     @property
@@ -170,17 +158,19 @@ class LossCV(CrossValidated, LossBase):
             loss = self._weighed(loss, known["classes_"], moments.total)
         system = partial(self._system_of, rows.design, moments.total)
         whole = Problem(
-            rows.source, rows.design, self._solved_loss(loss), system(moments.total),
-            rows.chunk_rows, cache,
-        )  # fmt: skip
+            rows.source, rows.design, self._solved_loss(loss), system(moments.total), rows.chunk_rows, cache
+        )
         alphas, etas = self._grids(whole.system)
         problem = FoldProblem.build(whole, folds, moments, system)
         limit = None if self._asked is not None else self.unfairness
         result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
         judge = partial(
-            judge_fits, result=result, problem=problem, split=self.guarantee == "split",
+            judge_fits,
+            result=result,
+            problem=problem,
+            split=self.guarantee == "split",
             judges=partial(self._judging, training, rows.design),
-        )  # fmt: skip
+        )
         asked, certificate = self._asked, None
         if asked is None:
             result, certificate = self._certified(result, judge)
@@ -206,9 +196,8 @@ class LossCV(CrossValidated, LossBase):
         """Return the system of some rows, with the ridges of all."""
         ridge = feature_ridges(design.features, total, check_alpha(1.0))
         return System.build(
-            moments, fit_intercept=self.fit_intercept, features=design.features, ridge=ridge,
-            **self._penalty(self.eps),
-        )  # fmt: skip
+            moments, fit_intercept=self.fit_intercept, features=design.features, ridge=ridge, **self._penalty(self.eps)
+        )
 
     def _grids(self, system: System) -> tuple[Array, Array | None]:
         alphas = default_alphas(system, N_ALPHAS) if self.alphas is None else self.alphas
@@ -227,9 +216,7 @@ class LossCV(CrossValidated, LossBase):
         constant = None if result.choice is not None else result.constant
         return fit if constant is None else _constant(whole, constant, fit)
 
-    def _chosen(
-        self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit
-    ) -> dict[str, Any]:
+    def _chosen(self, known: dict[str, Any], whole: Problem, result: LossSearch, fit: LossFit) -> dict[str, Any]:
         """Return the attributes of the chosen fit, and what the others scored."""
         point = {"alpha": result.alpha, "eta": result.eta, "limit_on": "scores"}
         plain = self._plain_at(self._plain, self.eps, known, **point)
@@ -254,9 +241,8 @@ def _fit_of(whole: Problem, eta: float, tried: PointFit, like: LossFit) -> LossF
     coef, intercept = whole.solution(tried.theta[-1])
     share = whole.system.explained_share(coef)
     return replace(
-        like, coef=coef, intercept=intercept, eta=eta, explained_share=share, mean_loss=tried.loss,
-        n_iter=0, n_passes=0,
-    )  # fmt: skip
+        like, coef=coef, intercept=intercept, eta=eta, explained_share=share, mean_loss=tried.loss, n_iter=0, n_passes=0
+    )
 
 
 def _constant(whole: Problem, tried: PointFit, like: LossFit) -> LossFit:

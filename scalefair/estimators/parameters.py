@@ -304,10 +304,7 @@ def described(cls: T) -> T:
 
 def _written_out(doc: str) -> str:
     entries, lines = _entries(), []
-    doc = "\n".join(
-        PREDICTS.format(line[3:]) if line.startswith("@@ ") else line
-        for line in cleandoc(doc).split("\n")
-    )
+    doc = "\n".join(PREDICTS.format(line[3:]) if line.startswith("@@ ") else line for line in cleandoc(doc).split("\n"))
     for line in doc.split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]
@@ -323,8 +320,7 @@ def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
         )
     if penalty not in ("normalized", "nocco_output"):
         raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or "
-            "'nocco_output'"
+            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or 'nocco_output'"
         )
     if eta is not None and np.isinf(eta):
         raise ValueError(
@@ -342,13 +338,15 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
         "feature_map='exact'": MapSpec.of(own).is_exact,
         f"solver={current_config().solver!r}": current_config().solver == "iterative",
         "control_features": controlled,
-        f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive":
-            estimator.sensitive_columns is not None and not estimator.hide_sensitive,
-    }  # fmt: skip
+        f"sensitive_columns={estimator.sensitive_columns!r} without hide_sensitive": estimator.sensitive_columns
+        is not None
+        and not estimator.hide_sensitive,
+    }
     for what in (name for name, is_set in needs.items() if is_set):
         raise InputError(
             f"{what} needs y and s in every row, which missing_labels='partial', "
             "sensitive_data and probabilities of groups do without",
             "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
-            "a model that may not see s does not need it to predict", where=what,
-        )  # fmt: skip
+            "a model that may not see s does not need it to predict",
+            where=what,
+        )

@@ -27,13 +27,7 @@ from scalefair.features.base import seed_of
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_predict_rows
-from scalefair.features.training import (
-    MapSpec,
-    group_names,
-    learn_design,
-    sensitive_map,
-    survey_training,
-)  # fmt: skip
+from scalefair.features.training import MapSpec, group_names, learn_design, sensitive_map, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.moments import ARRAYS, differences
@@ -63,9 +57,7 @@ class PartyMaps:
     model: Any
 
     @classmethod
-    def fit(
-        cls, model: Any, X: Any, y: Any, *, sample_weight: Any = None
-    ) -> tuple[PartyMaps, PartyMoments]:
+    def fit(cls, model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> tuple[PartyMaps, PartyMoments]:
         """Return maps to send, and moments of [φ, y] to keep, for a model that may not see s.
 
         Parameters as in `fit` of the model; the other party must know the weights.
@@ -89,9 +81,7 @@ class PartyMaps:
         maps = cls(made)
         return maps, PartyMoments(tuple(rows.moments(maps._folds)))
 
-    def moments(
-        self, X: Any, *, sensitive_features: Any, sample_weight: Any = None
-    ) -> PartyMoments:
+    def moments(self, X: Any, *, sensitive_features: Any, sample_weight: Any = None) -> PartyMoments:
         """Return the moments of [φ, ψ], per fold; ψ is learnt here, and stays here.
 
         Parameters as in `fit` of an estimator.
@@ -103,9 +93,7 @@ class PartyMaps:
             check_folds(folds, group_names(design))
         return PartyMoments(tuple(folds))
 
-    def solve(
-        self, ours: PartyMoments, theirs: PartyMoments, judgement: Judgement | None = None
-    ) -> Any:
+    def solve(self, ours: PartyMoments, theirs: PartyMoments, judgement: Judgement | None = None) -> Any:
         """Return the fitted model from moments of [φ, y], ours, and of [φ, ψ], theirs.
 
         A model with a `confidence` needs their judgement of its :meth:`candidates`.
@@ -130,9 +118,7 @@ class PartyMaps:
             return error.candidates
         raise InputError("a model without confidence= has no candidates", "give a confidence")
 
-    def judge(
-        self, candidates: Candidates, X: Any, *, sensitive_features: Any, sample_weight: Any = None
-    ) -> Judgement:
+    def judge(self, candidates: Candidates, X: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Judgement:
         """Return shares of candidates, and their errors, on rows that did not fit them.
 
         Parameters as in :meth:`moments`: which of the rows calibrate follows from their number.
@@ -148,9 +134,7 @@ class PartyMaps:
             return ALL_ROWS
         return Folds(n := self.model.cv, partial(balanced_fold, n, self.model.random_state + 1))
 
-    def _open(
-        self, X: Any, s: Any, weight: Any, *, calibrates: bool = False
-    ) -> tuple[ChunkSource, Design]:
+    def _open(self, X: Any, s: Any, weight: Any, *, calibrates: bool = False) -> tuple[ChunkSource, Design]:
         """Return numeric rows that fit, or calibrate, and the design with ψ of those that fit."""
         own, design = self.model.get_params(deep=False), self.model._design
         fitting = chosen = open_predict_rows(self.model, X, design, s=s, weight=weight)

@@ -16,14 +16,7 @@ from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import (
-    GridScores,
-    Spectrum,
-    choose,
-    grid,
-    side_by_side,
-    squared_errors,
-)
+from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, side_by_side, squared_errors
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
 
@@ -63,10 +56,7 @@ class PathBase(ABC):
         order = [*first, *(name for name in rows if name not in first)]
         return rows.loc[rows[error] < best, order].reset_index(drop=True)
 
-    def at(
-        self, *, unfairness: float | None = None, alpha: float | None = None,
-        eta: float | None = None,
-    ) -> Any:  # fmt: skip
+    def at(self, *, unfairness: float | None = None, alpha: float | None = None, eta: float | None = None) -> Any:
         """Return a fitted estimator of the path: under a limit on the share, or at a weight.
 
         Parameters
@@ -102,9 +92,7 @@ class PathBase(ABC):
     def _repr_html_(self) -> str:
         """A picture where matplotlib is there, and the front as a table."""
         front = self.front()
-        title = (
-            f"<b>{type(self).__name__}</b>: {len(self.table):,} fits, {len(front):,} on the front"
-        )
+        title = f"<b>{type(self).__name__}</b>: {len(self.table):,} fits, {len(front):,} on the front"
         rows = front.to_html(index=False, max_rows=MAX_NOTEBOOK_ROWS, float_format="{:.4g}".format)
         picture = _picture(self) if front["explained_share"].notna().any() else ""
         return f"<div><p>{title}</p>{picture}{rows}</div>"
@@ -139,9 +127,7 @@ class FairPath(PathBase):
     error on the training rows, which changes no share.
     """
 
-    def __init__(
-        self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None
-    ) -> None:
+    def __init__(self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None) -> None:
         # A copy, which shares the arrays: the path stays what it is when the estimator is refitted.
         self._estimator = copy(estimator)
         self.alphas, self.etas = np.asarray(alphas, float), np.asarray(etas, float)
@@ -256,9 +242,7 @@ class LossPath(PathBase):
 
     def _at_weight(self, alpha: float | None, eta: float) -> Any:
         if alpha is not None:
-            raise ValueError(
-                f"alpha={alpha!r}: all fits of this path have the same; give eta alone"
-            )
+            raise ValueError(f"alpha={alpha!r}: all fits of this path have the same; give eta alone")
         same = np.flatnonzero(self.etas == eta)
         if not len(same):
             raise ValueError(f"eta={eta!r} is not on the path; its etas are {self.etas.tolist()}")
@@ -279,9 +263,7 @@ class LossPath(PathBase):
 def with_held_out(fit: Any, share: held_out.ShareEstimate = held_out.NO_SHARE) -> Any:
     """Return a copy of a fit with its held-out share; NaN for a constant."""
     made = copy(fit)
-    made.__dict__.update(
-        explained_share_cv_=float(share.value), explained_share_cv_error_=float(share.error)
-    )
+    made.__dict__.update(explained_share_cv_=float(share.value), explained_share_cv_error_=float(share.error))
     return made
 
 

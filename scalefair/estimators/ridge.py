@@ -124,23 +124,26 @@ class RidgeBase(Regression):
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
         return fit_wide(
-            rows, self._spec(design.dtype, training.survey.n_present), ridge,
-            fit_intercept=self.fit_intercept, seed=training.seed,
-        )  # fmt: skip
+            rows,
+            self._spec(design.dtype, training.survey.n_present),
+            ridge,
+            fit_intercept=self.fit_intercept,
+            seed=training.seed,
+        )
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
         seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
-        fit = rows.solve(
-            spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty,
-            fit_intercept=self.fit_intercept,
-        )  # fmt: skip
+        fit = rows.solve(spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty, fit_intercept=self.fit_intercept)
         one = training.one_target
         design = Design(
-            Identity().fit(training.sample.x), rows.psi, training.n_targets,
-            preparation=training.preparation, sees_sensitive=self._sees_sensitive(),
-        )  # fmt: skip
+            Identity().fit(training.sample.x),
+            rows.psi,
+            training.n_targets,
+            preparation=training.preparation,
+            sees_sensitive=self._sees_sensitive(),
+        )
         intercept = np.zeros(training.n_targets) + fit.intercept
         return {
             "_design": design, "psi_": design.psi, "_one_target": one,
@@ -173,9 +176,7 @@ class RidgeBase(Regression):
         spectrum = Spectrum.of(system)
         return replace(spec, alpha=best_alpha(system, spectrum)), spectrum
 
-    def _solution(
-        self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool
-    ) -> dict[str, Any]:
+    def _solution(self, moments: Moments, fit: RidgeFit, design: Design, *, one_target: bool) -> dict[str, Any]:
         """Return the attributes of a fit."""
         coef, intercept = fit.solution
         steps: dict[str, Any] = {} if fit.n_iter is None else {"n_iter_": fit.n_iter}
@@ -204,9 +205,8 @@ class RidgeBase(Regression):
         return self
 
     def collect(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> Moments:  # fmt: skip
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
+    ) -> Moments:
         """Return the moments of more rows, made with the maps of this fitted estimator.
 
         Nothing is added to the estimator: parts can be collected on different machines or days,
@@ -298,18 +298,18 @@ class RidgeBase(Regression):
 
     @available_if(_sums_over_rows)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None,
-        control_features: Any = None,
-    ) -> Self:  # fmt: skip
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
+    ) -> Self:
         """Add a batch of rows to those seen so far, and solve again.
 
         The first batch fixes the encoding, the length scales and the landmarks, so it should look
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
         """
         beside = {
-            "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+            "sensitive_features": sensitive_features,
+            "sample_weight": sample_weight,
             "control_features": control_features,
-        }  # fmt: skip
+        }
         if "moments_" not in vars(self):
             return self.fit(X, y, **beside)  # type: ignore[no-any-return]
         self._check_parameters()

@@ -54,9 +54,7 @@ class Graph:
     def add(self, operation: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Add a node; return the name of its value."""
         name = f"scalefair.value{len(self._nodes)}"
-        node = self._onnx.helper.make_node(
-            operation, list(inputs), [name], domain=domain, **attributes
-        )
+        node = self._onnx.helper.make_node(operation, list(inputs), [name], domain=domain, **attributes)
         self._nodes.append(node)
         return name
 
@@ -100,9 +98,13 @@ class Graph:
     def positions(self, text: str, positions: dict[str, int], other: int) -> str:
         """Return the position of a text, `other` where it has none."""
         return self.add(
-            "LabelEncoder", text, domain="ai.onnx.ml", keys_strings=list(positions),
-            values_int64s=list(positions.values()), default_int64=other,
-        )  # fmt: skip
+            "LabelEncoder",
+            text,
+            domain="ai.onnx.ml",
+            keys_strings=list(positions),
+            values_int64s=list(positions.values()),
+            default_int64=other,
+        )
 
     def output(self, name: str, value: str, width: int, dtype: Any = NUMBERS) -> None:
         """Give a value a name of its own and make it an output of shape (rows, width)."""
@@ -116,9 +118,7 @@ class Graph:
         graph = helper.make_graph(self._nodes, self._name, *parts)
         domains = {"": OPSET, "ai.onnx.ml": MACHINE_LEARNING}
         versions = [helper.make_opsetid(*domain) for domain in domains.items()]
-        model = helper.make_model(
-            graph, opset_imports=versions, ir_version=FORMAT, producer_name="scalefair"
-        )
+        model = helper.make_model(graph, opset_imports=versions, ir_version=FORMAT, producer_name="scalefair")
         helper.set_model_props(model, metadata)
         self._onnx.checker.check_model(model)
         return model
@@ -229,9 +229,7 @@ def _parts(graph: Graph, feature_map: ProductMap | ConcatMap, x: str) -> str:
         return graph.beside(rows)
     left, total = rows[0], widths[0]
     for right, width in zip(rows[1:], widths[1:], strict=True):
-        pairs = graph.add(
-            "Mul", graph.reshaped(left, [-1, total, 1]), graph.reshaped(right, [-1, 1, width])
-        )
+        pairs = graph.add("Mul", graph.reshaped(left, [-1, total, 1]), graph.reshaped(right, [-1, 1, width]))
         total *= width
         left = graph.reshaped(pairs, [-1, total])
     return left
@@ -292,14 +290,16 @@ def _leaf_sums(graph: Graph, forest: Forest, x: str) -> str:
     shape = graph.add("Concat", rows, graph.constant(np.array([trees * k])), axis=0)
     node = graph.add("Expand", graph.constant(forest.roots.reshape(1, -1).astype(np.int64)), shape)
     taken: dict[str, Any] = {
-        "feature": np.maximum(forest.feature, 0).astype(np.int64), "threshold": forest.threshold,
+        "feature": np.maximum(forest.feature, 0).astype(np.int64),
+        "threshold": forest.threshold,
         "child": child.ravel().astype(np.int64),
-        "is_level": forest.levels >= 0, "is_number": forest.levels < 0,
+        "is_level": forest.levels >= 0,
+        "is_number": forest.levels < 0,
         "set": 256 * np.maximum(forest.levels, 0).astype(np.int64),
-        "member": np.unpackbits(
-            forest.sets.astype("<u4").view(np.uint8), axis=1, bitorder="little"
-        ).ravel().astype(bool),
-    }  # fmt: skip
+        "member": np.unpackbits(forest.sets.astype("<u4").view(np.uint8), axis=1, bitorder="little")
+        .ravel()
+        .astype(bool),
+    }
     constants = {name: graph.constant(array) for name, array in taken.items()}
     for _ in range(_depth(child, inner)):
         node = _step(graph, constants, x, node, levels=len(forest.sets) > 0)

@@ -64,8 +64,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """
     if not isinstance(model, PREDICTORS):
         raise TypeError(
-            f"model is a {type(model).__name__}; give a fitted estimator of scalefair, such as "
-            "FairKernelRidge"
+            f"model is a {type(model).__name__}; give a fitted estimator of scalefair, such as FairKernelRidge"
         )
     check_is_fitted(model)
     name = type(model).__name__
@@ -87,9 +86,7 @@ def _scores(graph: Graph, model: Any) -> tuple[str, int]:
     inputs = Inputs(graph, model)
     x = inputs.x()
     if isinstance(model, estimators.FairGPClassifier):
-        return _linear(
-            graph, model.phi_, x, model._distribution.coef
-        ), model._distribution.coef.shape[1]
+        return _linear(graph, model.phi_, x, model._distribution.coef), model._distribution.coef.shape[1]
     can_be_dual = isinstance(model, estimators.FairGPRegressor | estimators.FairKernelRidge)
     if can_be_dual and model.feature_map == "exact":
         return _dual(graph, model, x)

@@ -6,7 +6,4 @@ from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.transformer import LeafMap, TransformerMap
 
-__all__ = [
-    "ConcatMap", "Identity", "LeafMap", "Nystroem", "OneHot", "ProductMap", "RandomFourier",
-    "TransformerMap",
-]  # fmt: skip
+__all__ = ["ConcatMap", "Identity", "LeafMap", "Nystroem", "OneHot", "ProductMap", "RandomFourier", "TransformerMap"]

@@ -66,9 +66,7 @@ class CrossedControl(Block):
 
     def rows(self, chunk: Chunk) -> Rows:
         """Return ξ(s, c); zero for rows of weight zero."""
-        return counted_rows(
-            lambda at: self.xi.rows(chunk.s[at], chunk.c[at]), chunk, np.arange(chunk.n_rows)
-        )
+        return counted_rows(lambda at: self.xi.rows(chunk.s[at], chunk.c[at]), chunk, np.arange(chunk.n_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +150,6 @@ def learn_control(
     psi: FeatureMap, sample: Chunk, size: int, *, seed: int, **columns: Any
 ) -> tuple[Control, CrossedControl]:
     """Return υ and ξ, fitted on a sample; `columns` as in `mixed_map`."""
-    upsilon = mixed_map(
-        "auto", "median", size, rows=sample.c, weight=sample.weight, seed=seed, **columns
-    )
-    xi = Crossed.fit(
-        psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=seed
-    )
+    upsilon = mixed_map("auto", "median", size, rows=sample.c, weight=sample.weight, seed=seed, **columns)
+    xi = Crossed.fit(psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=seed)
     return Control(upsilon), CrossedControl(xi)

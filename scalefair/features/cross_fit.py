@@ -77,9 +77,8 @@ class CrossFit(Stores, BaseEstimator):
     """
 
     def __init__(
-        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample",
-        sensitive_estimator: Any = "auto",
-    ) -> None:  # fmt: skip
+        self, estimator: Any, *, sample_size: int = 100_000, fit_on: str = "sample", sensitive_estimator: Any = "auto"
+    ) -> None:
         self._store(locals())
 
     @classmethod
@@ -112,9 +111,8 @@ class OutOfFold:
 
 
 def cross_fit(  # noqa: PLR0917
-    training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None,
-    progress: Progress | None,
-) -> Training:  # fmt: skip
+    training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None, progress: Progress | None
+) -> Training:
     """Fit a base model, `n_jobs` folds at once; its predictions, on a `scale`, join the rows."""
     model, split = how.estimator, training.given.then(training.preparation.split)
     model = Trees(OF_SCALE[scale]) if isinstance(model, str) else model
@@ -172,9 +170,7 @@ def _is_outside(folds: Folds, k: int, numbers: NDArray[np.int64]) -> NDArray[np.
     return np.asarray(folds.of_rows(numbers) != k)
 
 
-def _fit_on_collections(
-    model: Any, training: Training, folds: Folds, step: Callable[[], None] | None, k: int
-) -> Any:
+def _fit_on_collections(model: Any, training: Training, folds: Folds, step: Callable[[], None] | None, k: int) -> Any:
     """Return a model fitted on dask collections without fold k; beyond the last: on all rows."""
     given, preparation = training.given, training.preparation
     if not isinstance(given, DaskSource):
@@ -192,8 +188,7 @@ def _fit_on_collections(
         fitted = clone(model).fit(x, parts["y"], **options)
     except Exception as error:
         raise ValueError(
-            f"base_estimator ({name_of(model)}) cannot be fitted on dask collections: {error}; use "
-            "fit_on='sample'"
+            f"base_estimator ({name_of(model)}) cannot be fitted on dask collections: {error}; use fit_on='sample'"
         ) from error
     if step:
         step()
@@ -212,9 +207,7 @@ def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
             f"; it has seen them, most likely: its squared error on them is {ratio:.2g} times that "
             "of a fresh copy on rows that it has not seen"
         )
-    warnings.warn(
-        f"{text}; give sklearn.base.clone(model) to have it cross-fitted", stacklevel=stacklevel
-    )
+    warnings.warn(f"{text}; give sklearn.base.clone(model) to have it cross-fitted", stacklevel=stacklevel)
 
 
 def _error_ratio(model: Any, chunk: Chunk) -> float | None:
@@ -228,10 +221,7 @@ def _error_ratio(model: Any, chunk: Chunk) -> float | None:
     try:
         copy = clone(model).fit(frames.take_rows(x, seen), y[seen])
         rows = frames.take_rows(x, unseen)
-        errors = [
-            np.mean((y[unseen] - predictions(tried, rows, "probability")[:, 0]) ** 2)
-            for tried in (model, copy)
-        ]
+        errors = [np.mean((y[unseen] - predictions(tried, rows, "probability")[:, 0]) ** 2) for tried in (model, copy)]
     except Exception:  # a model that cannot be copied cannot be suspected
         return None
     return float(errors[0] / errors[1]) if errors[1] > 0 else None
@@ -241,9 +231,8 @@ class _FoldFits:
     """Fits without each fold, and one on all rows, of the rows that models are fitted on."""
 
     def __init__(
-        self, training: Training, how: CrossFit, folds: Folds, n_jobs: int | None,
-        step: Callable[[], None] | None,
-    ) -> None:  # fmt: skip
+        self, training: Training, how: CrossFit, folds: Folds, n_jobs: int | None, step: Callable[[], None] | None
+    ) -> None:
         self._rows, numbers = _rows_to_fit(training, how.sample_size)
         self._training, self._n_jobs, self._step = training, n_jobs, step
         self._count, self.fold = folds.count + 1, folds.of_rows(numbers)
@@ -265,9 +254,7 @@ class _FoldFits:
         models, h = self.fit(model, y, predict, "base_estimator")
         return [BaseModel(one, scale) for one in models], h
 
-    def with_propensities(
-        self, asked: Any, bases: list[BaseModel], h: Array
-    ) -> tuple[list[BaseModel], Array]:
+    def with_propensities(self, asked: Any, bases: list[BaseModel], h: Array) -> tuple[list[BaseModel], Array]:
         """Return the models with models of s, and [h, e]; "auto": of the family of the base."""
         encoder: Any = self._training.preparation.sensitive_encoder
         s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
@@ -280,9 +267,8 @@ class _FoldFits:
         return [replace(base, sensitive=one) for base, one in pairs] or bases, np.hstack([h, e])
 
     def fit(
-        self, model: Any, values: Any, predict: Callable[[Any, Any], Array],
-        name: str = "sensitive_estimator",
-    ) -> tuple[list[Any], Array]:  # fmt: skip
+        self, model: Any, values: Any, predict: Callable[[Any, Any], Array], name: str = "sensitive_estimator"
+    ) -> tuple[list[Any], Array]:
         """Return models of the values of rows that count, and their predictions of unseen rows."""
         parts: dict[int, Array] = {}
         cores = available_threads()

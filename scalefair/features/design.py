@@ -214,10 +214,9 @@ def in_blocks(start: Callable[[], Predictor]) -> Predictor:
 
     def run(chunk: Chunk) -> Array:
         starts = range(0, chunk.n_rows, PREDICT_ROWS) or [0]
-        return np.concatenate([
-            function(cut_chunk(chunk, first, min(first + PREDICT_ROWS, chunk.n_rows)))
-            for first in starts
-        ])  # fmt: skip
+        return np.concatenate(
+            [function(cut_chunk(chunk, first, min(first + PREDICT_ROWS, chunk.n_rows))) for first in starts]
+        )
 
     return run
 

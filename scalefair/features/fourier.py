@@ -81,9 +81,7 @@ class RandomFourier(LengthScaleMap):
         seed = seed_of(self.random_state)
         rng = np.random.default_rng(seed)
         self.kernel_ = fitted_kernel(self.kernel, self.length_scale, X, weight, seed)
-        self.frequencies_: Array = self.kernel_.spectral_sample(
-            X.shape[1], size, rng, orthogonal=self.orthogonal
-        )
+        self.frequencies_: Array = self.kernel_.spectral_sample(X.shape[1], size, rng, orthogonal=self.orthogonal)
         self._check_phases(X[weight > 0], X.dtype)
         self.phase_ = None if self.pairs else rng.uniform(0.0, 2 * np.pi, size)
         self.n_raw_ = int(self.n_components)
@@ -125,10 +123,7 @@ class RandomFourier(LengthScaleMap):
         old, new = self.kernel_.theta, other.kernel_.theta
         inputs = len(self.frequencies_)
         if new.size not in (1, inputs):
-            raise ValueError(
-                f"theta has {new.size} entries for {inputs} inputs; give one number, or one per "
-                "input"
-            )
+            raise ValueError(f"theta has {new.size} entries for {inputs} inputs; give one number, or one per input")
         other.frequencies_ = self.frequencies_ * (old / new)[:, None]
         return other
 

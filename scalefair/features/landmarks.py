@@ -88,9 +88,7 @@ def weighted_sample(weight: Array, size: int, seed: int) -> NDArray[np.int64]:
     return np.sort(np.argsort(clock, kind="stable")[:size])
 
 
-def kmeans_plus_plus(
-    kernel: Any, rows: Array, weight: Array, size: int, seed: int
-) -> NDArray[np.int64]:
+def kmeans_plus_plus(kernel: Any, rows: Array, weight: Array, size: int, seed: int) -> NDArray[np.int64]:
     """Seed k-means++ in the metric of the kernel, D²(x, z) = k(x, x) − 2k(x, z) + k(z, z).
 
     The first landmark is drawn in proportion to w, each further one to w·min_z D²(x, z).
@@ -139,9 +137,8 @@ def ridge_leverage_scores(kernel: Any, rows: Array, weight: Array, size: int, se
 
 
 def _scores_from(
-    kernel: Any, rows: Array, weight: Array, pilot: NDArray[np.int64], *, root: Array,
-    dimension: float,
-) -> Array:  # fmt: skip
+    kernel: Any, rows: Array, weight: Array, pilot: NDArray[np.int64], *, root: Array, dimension: float
+) -> Array:
     """The scores as one pilot sees them; `root` are the roots of its weights V."""
     values, vectors = positive_eigh(root[:, None] * kernel(rows[pilot]) * root)
     ridge = _ridge_of_dimension(values, dimension)

@@ -16,12 +16,7 @@ from scalefair._linalg import inverse_root
 from scalefair._typing import Array, FeatureMap
 from scalefair.features.base import BaseMap, LengthScaleMap, is_fitted_map, n_features, whitened
 from scalefair.features.exact import ExpectedGroups, Identity, OneHot
-from scalefair.features.landmarks import (
-    choose_landmarks,
-    distinct_rows,
-    fitted_kernel,
-    standard_deviation,
-)
+from scalefair.features.landmarks import choose_landmarks, distinct_rows, fitted_kernel, standard_deviation
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.kernels import Kernel
@@ -60,10 +55,13 @@ def mixed_map(
         w = np.ones(len(rows)) if weight is None else weight
         most = None if exact else CROSSED * n_components
         unfitted = _Attributes(rows, w, categorical, at, most).unfitted(
-            kernel, length_scale, name,
+            kernel,
+            length_scale,
+            name,
             n_components=len(rows) if exact else n_components,
-            cutoff=EXACT_CUTOFF if exact else 1e-8, random_state=seed,
-        )  # fmt: skip
+            cutoff=EXACT_CUTOFF if exact else 1e-8,
+            random_state=seed,
+        )
         return unfitted.fit_rows(rows, weight)
     return clone(kernel).fit(rows, sample_weight=weight)  # type: ignore[no-any-return]
 
@@ -150,9 +148,8 @@ class Crossed:
 
     @classmethod
     def fit(
-        cls, psi: FeatureMap, upsilon: FeatureMap, s: Array, c: Array, weight: Array | None, *,
-        most: int, seed: int,
-    ) -> Self:  # fmt: skip
+        cls, psi: FeatureMap, upsilon: FeatureMap, s: Array, c: Array, weight: Array | None, *, most: int, seed: int
+    ) -> Self:
         """Return the map with at most `most` columns; landmarks are drawn from the rows given."""
         full = cls(psi, upsilon)
         if full.width <= most:

@@ -215,9 +215,7 @@ class MovingNystroem(Nystroem):
     def fixed(self) -> Nystroem:
         """Return the map with its landmarks where they are, as an ordinary one."""
         plain = Nystroem(**self.get_params(deep=False))
-        plain.__dict__.update(
-            {name: value for name, value in vars(self).items() if name != "unit_"}
-        )
+        plain.__dict__.update({name: value for name, value in vars(self).items() if name != "unit_"})
         return plain
 
     def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:

@@ -68,9 +68,7 @@ class _PartsMap(BaseMap):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = any(
-            _takes_categories(part) for part, _ in _valid_parts(self.parts)
-        )
+        tags.input_tags.categorical = any(_takes_categories(part) for part, _ in _valid_parts(self.parts))
         return tags
 
 
@@ -203,9 +201,7 @@ class ConcatMap(_PartsMap):
         return np.asarray(names, dtype=object)
 
 
-def _part_rows(
-    part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool
-) -> Callable[[Any], Rows]:
+def _part_rows(part: Any, where: NDArray[np.intp], dtype: DTypeLike, *, whiten: bool) -> Callable[[Any], Rows]:
     """Return what makes the rows of one part, C-ordered, valid until the next call."""
     fill = row_filler(part, dtype, whiten=whiten)
     buffer: Rows = np.empty((0, n_features(part) if whiten else part.n_raw_), dtype)
@@ -270,9 +266,7 @@ def column_numbers(columns: Columns, n_features: int, names: Any = None) -> NDAr
     if not isinstance(columns, slice):
         wanted = np.atleast_1d(np.asarray(columns))
         if wanted.dtype.kind in "UO" and all(isinstance(name, str) for name in wanted):
-            wanted = resolve_columns(
-                wanted.tolist(), None if names is None else list(names), n_features
-            )
+            wanted = resolve_columns(wanted.tolist(), None if names is None else list(names), n_features)
         elif wanted.dtype.kind not in "biu":
             raise TypeError(f"columns={columns!r} must be column numbers, names, a slice or a mask")
     try:

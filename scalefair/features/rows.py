@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import narwhals as nw
 import numpy as np
 from narwhals.dependencies import is_into_dataframe
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    check_consistent_length,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, _check_y, check_consistent_length, validate_data
 
 from scalefair._typing import Array, Chunk, Shaped, WithColumns
 from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
@@ -60,9 +55,7 @@ class FitRows(NamedTuple):
     probable: GroupProbabilities | None = None  # what s was given as
 
 
-def open_fit_rows(
-    estimator: Any, given: Chunk, *, keeps_frames: bool, before: Design | None = None
-) -> FitRows:
+def open_fit_rows(estimator: Any, given: Chunk, *, keeps_frames: bool, before: Design | None = None) -> FitRows:
     """Return the rows of `fit`, or of a batch after it; `keeps_frames`: a base model sees them."""
     if isinstance(given.s, str | int):
         raise TypeError(
@@ -77,9 +70,7 @@ def open_fit_rows(
     if partial and given.y is not None:
         given, flags = _without_missing_targets(given)
         if flags is not None and flags.all() and before is None:
-            raise InputError(
-                f"y is missing in all {len(flags)} rows", "give the targets of some", where="y"
-            )
+            raise InputError(f"y is missing in all {len(flags)} rows", "give the targets of some", where="y")
     if is_stream(given.x):
         source, first, is_table, one_target = _open_stream(estimator, given, before)
     else:
@@ -147,8 +138,9 @@ def _check_same_columns(estimator: Any, X: Any) -> None:
         raise InputError(
             f"sensitive_data[0] {' and '.join(filter(None, (lacking, own)))}",
             "give both tables the same columns",
-            column=str((absent or more)[0]), where="sensitive_data",
-        )  # fmt: skip
+            column=str((absent or more)[0]),
+            where="sensitive_data",
+        )
 
 
 def _open_memory(
@@ -171,16 +163,13 @@ def _open_memory(
     if weight is not None:
         like = np.empty((frames.n_rows(X), 1))
         weight = _check_sample_weight(
-            weight, like, dtype=np.float64, ensure_non_negative=True,
-            allow_all_zero_weights=True,
-        )  # fmt: skip
+            weight, like, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=True
+        )
     source = open_rows(X, given.s, y, weight, given.c, n_threads=estimator.n_jobs).source
     return source, is_table, y.ndim == 1
 
 
-def _open_stream(
-    estimator: Any, given: Chunk, before: Design | None
-) -> tuple[ChunkSource, Chunk, bool, bool]:
+def _open_stream(estimator: Any, given: Chunk, before: Design | None) -> tuple[ChunkSource, Chunk, bool, bool]:
     """Return the source, the rows as given (of batches the first), and as in `_open_memory`."""
     parts = (given.s, given.y, given.weight, given.c)
     if isinstance(given.x, Scan):
@@ -220,8 +209,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
     columns = next(rows.source.chunks(1)).y.shape[1]
     if columns != n_targets:
         raise ValueError(
-            f"y has {columns} columns but the first batch had {n_targets}; give every batch the "
-            "same targets"
+            f"y has {columns} columns but the first batch had {n_targets}; give every batch the same targets"
         )
     source = design.numbers(rows.source, sensitive=True)
     return source.then(Unknown.of(prepared, n_targets)) if design.partial else source
@@ -298,8 +286,7 @@ def _check_columns(estimator: Any, X: Any, hidden: Sequence[int] = (), *, reset:
     """Let scikit-learn set or check the columns of X, by an empty table that has them."""
     if is_dask(X) and X.ndim != 2:
         raise ValueError(
-            f"X has {X.ndim} dimensions ({type(X).__name__}); expected 2: X[:, None] or "
-            "X.to_frame() for one feature"
+            f"X has {X.ndim} dimensions ({type(X).__name__}); expected 2: X[:, None] or X.to_frame() for one feature"
         )
     names = _column_names(X)
     if names is None:
@@ -315,9 +302,7 @@ def _column_names(X: Any) -> list[str] | None:
     return list(X.columns) if lazy else frames.column_names(X)
 
 
-def _validated(
-    estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, finite: str | bool
-) -> tuple[Any, Array]:
+def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, finite: str | bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
     if y is not None and (values := np.asarray(y)).dtype.kind in "OUS":
         try:

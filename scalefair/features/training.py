@@ -113,9 +113,13 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         source = source.then(preparation.split)
     seed = seed_of(spec.random_state)
     look = partial(
-        survey_rows, looks=_looks(rows, spec.sensitive_kernel), size=spec.sample_size, seed=seed,
-        all_rows=True, finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
-    )  # fmt: skip
+        survey_rows,
+        looks=_looks(rows, spec.sensitive_kernel),
+        size=spec.sample_size,
+        seed=seed,
+        all_rows=True,
+        finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
+    )
     survey = look(source)
     samples = [survey.sample]
     if rows.second is not None:
@@ -179,9 +183,13 @@ def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
         raise ValueError("sensitive_features are missing; give one row for each row of X")
     rows = FitRows(source, given.x, None, 0, True, True, True, first.c is not None)
     spec = {
-        "sensitive_kernel": "auto", "sensitive_length_scale": "median", "random_state": 0,
-        "n_sensitive_components": 100, "sensitive_columns": None, "hide_sensitive": False,
-    }  # fmt: skip
+        "sensitive_kernel": "auto",
+        "sensitive_length_scale": "median",
+        "random_state": 0,
+        "n_sensitive_components": 100,
+        "sensitive_columns": None,
+        "hide_sensitive": False,
+    }
     return survey_training(rows, MapSpec.of(spec))
 
 
@@ -205,9 +213,7 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
             "for an ordinary fit use sensitive_columns=None and eta=0"
         )
     if spec.hide_sensitive and len(at) == rows.width:
-        raise ValueError(
-            "hide_sensitive=True leaves no input: every column of X is in sensitive_columns"
-        )
+        raise ValueError("hide_sensitive=True leaves no input: every column of X is in sensitive_columns")
     return Preparation(sensitive_columns=at, hide_sensitive=spec.hide_sensitive)
 
 
@@ -230,8 +236,10 @@ def _check_survey(survey: Survey) -> None:
             if 0 < size < 1 / LARGEST:
                 raise InputError(
                     f"column {j} of {name} spreads over {size:.3g}, too little to square",
-                    f"rescale it, to at least {1 / LARGEST:g}", column=column.name, where=part,
-                )  # fmt: skip
+                    f"rescale it, to at least {1 / LARGEST:g}",
+                    column=column.name,
+                    where=part,
+                )
 
 
 def _warn_of_codes(rows: FitRows, survey: Survey, columns: list[int] | None) -> None:
@@ -249,8 +257,7 @@ def _with_encoders(preparation: Preparation, survey: Survey, partial: bool) -> P
     columns = {part: survey.parts[part].columns for part in "xsc" if part in survey.parts}
     encoders: dict[str, Any] = {}
     numeric = "x" not in columns or all(
-        column.kind in ("numeric", "boolean") and not column.n_missing
-        for column in columns["x"].columns
+        column.kind in ("numeric", "boolean") and not column.n_missing for column in columns["x"].columns
     )
     if not numeric:
         # Rare groups of people are never pooled. By position: not every frame has names.
@@ -271,9 +278,7 @@ def input_kernel(training: Training) -> Kernel:
     return fitted_kernel(spec.kernel, spec.length_scale, sample.x[at], weight, training.seed)
 
 
-def input_map(
-    training: Training, nystroem: type[Nystroem] = Nystroem, **options: Any
-) -> FeatureMap:
+def input_map(training: Training, nystroem: type[Nystroem] = Nystroem, **options: Any) -> FeatureMap:
     """Return φ, fitted on the sample by the class `nystroem`; a fitted one is used as it is."""
     kind, seed, size = training.spec.feature_map, training.seed, training.spec.n_components
     if not isinstance(kind, str) and is_fitted_map(kind):
@@ -317,9 +322,7 @@ def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap 
     )  # fmt: skip
 
 
-def learn_design(
-    training: Training, *, dtype: str, sees_sensitive: bool, curved: bool = False
-) -> Design:
+def learn_design(training: Training, *, dtype: str, sees_sensitive: bool, curved: bool = False) -> Design:
     """Return the design: φ and ψ, the control, the base model, and curves of it if `curved`."""
     # Whitening amplifies rounding error by one over the root of the cut-off.
     cutoff = EXACT_CUTOFF if training.spec.is_exact else {"float64": 1e-8, "float32": 1e-5}[dtype]
@@ -329,10 +332,14 @@ def learn_design(
     blocks: tuple[Block, ...] = ()
     if control is not None and psi is not None:
         blocks = learn_control(
-            psi, sample, training.spec.n_sensitive_components, seed=training.seed,
-            categorical=control.categorical_, groups=training.groups("c"),
+            psi,
+            sample,
+            training.spec.n_sensitive_components,
+            seed=training.seed,
+            categorical=control.categorical_,
+            groups=training.groups("c"),
             scale_at=training.scale_at,
-        )  # fmt: skip
+        )
     if training.base is not None:
         blocks = (*blocks, training.base)
         if curved:

@@ -63,9 +63,7 @@ class TransformerMap(BaseMap):
                 "transformer, or a pipeline of them"
             )
         fitted = _is_fitted(self.transformer)
-        self.transformer_ = (
-            self.transformer if fitted else clone(self.transformer).fit(X[weight > 0])
-        )
+        self.transformer_ = self.transformer if fitted else clone(self.transformer).fit(X[weight > 0])
         rows = self._features(X)
         if not np.isfinite(rows).all():
             raise ValueError(

@@ -29,9 +29,13 @@ LOSSES = ("squared_error", "poisson", "log_loss")
 OF_SCALE = {"probability": "squared_error", "log": "poisson", "log_odds": "log_loss"}
 LOG_LINKS = ("poisson", "gamma")
 SETTINGS: dict[str, Any] = {
-    "learning_rate": 0.05, "max_iter": 500, "max_leaf_nodes": 16, "l2_regularization": 1.0,
-    "early_stopping": True, "n_iter_no_change": 15,
-}  # fmt: skip
+    "learning_rate": 0.05,
+    "max_iter": 500,
+    "max_leaf_nodes": 16,
+    "l2_regularization": 1.0,
+    "early_stopping": True,
+    "n_iter_no_change": 15,
+}
 
 
 MIN_CLASS_ROWS = 20  # of each class, for early stopping on a tenth of the rows
@@ -58,10 +62,7 @@ class Forest:
         first = np.cumsum([0, *sizes])[:-1]
         start = np.repeat(first, sizes)
         nodes = np.concatenate([tree.nodes for tree in trees])
-        leaf, split = (
-            nodes["is_leaf"] != 0,
-            (nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0),
-        )
+        leaf, split = (nodes["is_leaf"] != 0, (nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0))
         child = np.stack([nodes["left"], nodes["right"], nodes["right"]], axis=1) + start[:, None]
         child[:, 2] = np.where(nodes["missing_go_to_left"] != 0, child[:, 0], child[:, 1])
         sets = np.zeros((0, 8), dtype=np.uint32)
@@ -76,18 +77,18 @@ class Forest:
             first.reshape(-1, k).astype(np.int32),
             np.where(leaf, -1, places[nodes["feature_idx"]]).astype(np.int32),
             np.where(leaf | split, 0.0, nodes["num_threshold"]),
-            np.where(leaf[:, None], 0, child).astype(np.int32), levels.astype(np.int32), sets,
-            nodes["value"].astype(np.float64), np.ravel(model._baseline_prediction).astype(float),
-        )  # fmt: skip
+            np.where(leaf[:, None], 0, child).astype(np.int32),
+            levels.astype(np.int32),
+            sets,
+            nodes["value"].astype(np.float64),
+            np.ravel(model._baseline_prediction).astype(float),
+        )
 
     def __call__(self, X: Array) -> Array:
         """Return the sums, of shape (n, k)."""
         out = np.zeros((len(X), len(self.baseline)), order="F")
         out += self.baseline
-        add_leaves(
-            X, self.roots, self.feature, self.threshold, self.child, self.levels, self.sets,
-            self.value, out,
-        )  # fmt: skip
+        add_leaves(X, self.roots, self.feature, self.threshold, self.child, self.levels, self.sets, self.value, out)
         return out
 
     def check(self, width: int) -> None:
@@ -238,7 +239,5 @@ def _as_numbers(table: list[frames.Column], levels: list[Any]) -> Array:
         else:
             codes, present = column.codes()
             position = {level: float(i) for i, level in enumerate(known)}
-            out[:, j] = np.array([*(position.get(level, np.nan) for level in present), np.nan])[
-                codes
-            ]
+            out[:, j] = np.array([*(position.get(level, np.nan) for level in present), np.nan])[codes]
     return out

@@ -107,9 +107,7 @@ class Kernel(ABC):
         rows, others = as_pair(X, Z, double=True)
         return self._point_gradient(rows, others, as_adjoint(G, (len(rows), len(others))))
 
-    def spectral_sample(
-        self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False
-    ) -> Array:
+    def spectral_sample(self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False) -> Array:
         """Return frequencies ω with E cos(ωᵀ(x - z)) = k(x, z).
 
         Parameters
@@ -126,8 +124,7 @@ class Kernel(ABC):
         """
         del n_features, n_frequencies, rng, orthogonal
         raise ValueError(
-            f"{self!r} has no spectral sample: only RBF, Laplace and Matern have one; "
-            "use a Nyström map for this kernel"
+            f"{self!r} has no spectral sample: only RBF, Laplace and Matern have one; use a Nyström map for this kernel"
         )
 
     @abstractmethod
@@ -254,8 +251,7 @@ class Combined(Kernel):
         values = np.atleast_1d(np.asarray(theta, dtype=np.float64))
         if values.shape != (sum(sizes),):
             raise ValueError(
-                f"theta has shape {values.shape}, expected ({sum(sizes)},): the length scales of "
-                "all kernels, in order"
+                f"theta has shape {values.shape}, expected ({sum(sizes)},): the length scales of all kernels, in order"
             )
         pieces = np.split(values, np.cumsum(sizes)[:-1])
         pairs = zip(self.kernels, pieces, strict=True)
@@ -307,15 +303,12 @@ def as_rows(X: Any, name: str, *, numbers: bool = False) -> np.ndarray[Any, Any]
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(
-            f"{name} has shape {array.shape}, expected (rows, columns); "
-            f"reshape one column with {name}.reshape(-1, 1)"
+            f"{name} has shape {array.shape}, expected (rows, columns); reshape one column with {name}.reshape(-1, 1)"
         )
     if not numbers or array.dtype == np.float32:
         return array
     if np.iscomplexobj(array):
-        raise TypeError(
-            f"{name} is complex ({array.dtype}), expected real numbers; pass {name}.real"
-        )
+        raise TypeError(f"{name} is complex ({array.dtype}), expected real numbers; pass {name}.real")
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
@@ -359,7 +352,5 @@ def as_adjoint(G: Any, shape: tuple[int, int]) -> Array:
     """Return G as a C-ordered float64 array of the kernel's shape."""
     array = np.ascontiguousarray(G, dtype=np.float64)
     if array.shape != shape:
-        raise ValueError(
-            f"G has shape {array.shape}, expected {shape}: one entry per row of X and row of Z"
-        )
+        raise ValueError(f"G has shape {array.shape}, expected {shape}: one entry per row of X and row of Z")
     return array

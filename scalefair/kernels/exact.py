@@ -19,10 +19,7 @@ class WithoutLengthScale(Kernel):
     def with_length_scale(self, theta: Any) -> Self:
         """Return the kernel itself; `theta` must be empty."""
         if np.size(theta) > 0:
-            raise ValueError(
-                f"{self!r} has no length scale, got {theta!r}; pass an empty tuple, "
-                "or scale the inputs"
-            )
+            raise ValueError(f"{self!r} has no length scale, got {theta!r}; pass an empty tuple, or scale the inputs")
         return self
 
     def gradient(self, X: Any, Z: Any, G: Any, K: Any = None) -> Array:  # noqa: ARG002

@@ -42,13 +42,11 @@ class Stationary(Kernel):
             raise TypeError(f"length_scale={value!r} must be a number or one per input") from None
         if theta.ndim > 1:
             raise ValueError(
-                f"length_scale has shape {theta.shape}, expected a number or a one-dimensional "
-                "array; ravel it"
+                f"length_scale has shape {theta.shape}, expected a number or a one-dimensional array; ravel it"
             )
         if not np.all(np.isfinite(theta) & (theta > 0)):
             raise ValueError(
-                f"length_scale={value!r} must be positive and finite; drop constant inputs, "
-                "or give them length scale 1"
+                f"length_scale={value!r} must be positive and finite; drop constant inputs, or give them length scale 1"
             )
         scale = tuple(theta.tolist()) if theta.ndim else float(theta)
         object.__setattr__(self, "length_scale", scale)
@@ -64,9 +62,7 @@ class Stationary(Kernel):
             theta = theta[0]
         return replace(self, length_scale=theta)
 
-    def spectral_sample(
-        self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False
-    ) -> Array:
+    def spectral_sample(self, n_features: int, n_frequencies: int, rng: Any, orthogonal: bool = False) -> Array:
         """Return frequencies; Gaussian for RBF, Student's for Matern, Cauchy for Laplace."""
         d, m = check_count("n_features", n_features), check_count("n_frequencies", n_frequencies)
         theta = self._scale_for(d)
@@ -74,9 +70,7 @@ class Stationary(Kernel):
         return np.asarray(frequencies / (theta[:, None] if theta.ndim else theta))
 
     @abstractmethod
-    def _unit_frequencies(
-        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
-    ) -> Array:
+    def _unit_frequencies(self, d: int, m: int, rng: np.random.Generator, orthogonal: bool) -> Array:
         """Return frequencies for θ = 1, shape (d, m)."""
 
     def _scale_for(self, n_features: int) -> Array:
@@ -84,8 +78,7 @@ class Stationary(Kernel):
         theta = np.asarray(self.length_scale, dtype=np.float64)
         if theta.ndim and theta.size != n_features:
             raise ValueError(
-                f"length_scale has {theta.size} entries for {n_features} inputs; "
-                "give one number, or one per input"
+                f"length_scale has {theta.size} entries for {n_features} inputs; give one number, or one per input"
             )
         return theta
 
@@ -170,9 +163,7 @@ class Radial(Stationary):
         moved = W.T @ A - W.sum(axis=0)[:, None] * B
         return np.asarray(self.slope_factor * moved / self._scale_for(X.shape[1]))
 
-    def _unit_frequencies(
-        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
-    ) -> Array:
+    def _unit_frequencies(self, d: int, m: int, rng: np.random.Generator, orthogonal: bool) -> Array:
         """Return m columns, each N(0, I_d); an orthogonal block is a rotation times χ lengths."""
         if not orthogonal:
             return rng.standard_normal((d, m))
@@ -240,9 +231,7 @@ class Matern(Radial):
     def _slope(self, D: Rows, xx: Rows, zz: Rows) -> None:
         _jit.matern_slope(D, xx, zz, round(2 * self.nu))
 
-    def _unit_frequencies(
-        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
-    ) -> Array:
+    def _unit_frequencies(self, d: int, m: int, rng: np.random.Generator, orthogonal: bool) -> Array:
         gaussian = super()._unit_frequencies(d, m, rng, orthogonal)
         return np.asarray(gaussian * np.sqrt(2.0 * self.nu / rng.chisquare(2.0 * self.nu, size=m)))
 
@@ -277,9 +266,7 @@ class Laplace(Stationary):
         W *= G
         return np.asarray(_jit.laplace_contraction(A, B, W))
 
-    def _unit_frequencies(
-        self, d: int, m: int, rng: np.random.Generator, orthogonal: bool
-    ) -> Array:
+    def _unit_frequencies(self, d: int, m: int, rng: np.random.Generator, orthogonal: bool) -> Array:
         if orthogonal:
             raise ValueError(
                 "orthogonal=True is not defined for the Laplace kernel, whose frequencies are "

@@ -10,9 +10,7 @@ import numpy as np
 from scalefair._typing import Array, Chunk
 
 # What an object must have to be a loss
-LOSS_METHODS = [
-    "value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start",
-]  # fmt: skip
+LOSS_METHODS = ["value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start"]
 
 
 class Start(NamedTuple):

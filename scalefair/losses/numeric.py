@@ -222,8 +222,7 @@ def _median(values: Array, weight: Array) -> float:
     """Weighted median: weight 2 is the value twice."""
     order = np.argsort(values)
     below = np.cumsum(weight[order])
-    lower, upper = (values[order][np.searchsorted(below, below[-1] / 2, side)]
-                    for side in ("left", "right"))  # fmt: skip
+    lower, upper = (values[order][np.searchsorted(below, below[-1] / 2, side)] for side in ("left", "right"))
     return float((lower + upper) / 2)
 
 

@@ -111,9 +111,7 @@ def pivot_map(gram: Any, rows: Array, size: int, tolerance: float = TOLERANCE) -
     factor = np.zeros((min(size, len(rows)), len(rows)))
     pivots: list[int] = []
     # The second condition stops at rounding error, where a root would be of nothing.
-    while (
-        len(pivots) < len(factor) and rest.sum() > least and rest.max() > 1e-13 * whole / len(rows)
-    ):
+    while len(pivots) < len(factor) and rest.sum() > least and rest.max() > 1e-13 * whole / len(rows):
         pivot, m = int(rest.argmax()), len(pivots)
         row = gram(rows[pivot : pivot + 1], rows)[0] - factor[:m, pivot] @ factor[:m]
         factor[m] = row / np.sqrt(row[pivot])
@@ -157,9 +155,7 @@ class FeaturePair:
     psi: FeatureMap
     centre: Array
 
-    def moments(
-        self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
-    ) -> FoldMoments:
+    def moments(self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
         start = partial(MomentSums, self.phi, self.psi, folds, columns, width)
         return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
@@ -181,9 +177,13 @@ class MomentSums:
     """
 
     def __init__(
-        self, phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS,
-        columns: ColumnsBeside | None = None, width: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        phi: FeatureMap,
+        psi: FeatureMap,
+        folds: Folds = ALL_ROWS,
+        columns: ColumnsBeside | None = None,
+        width: int = 0,
+    ) -> None:
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
         self._blocks = {"phi": n_features(phi), "psi": n_features(psi), "y": width}
         self._units = {"psi": units_of(psi)}

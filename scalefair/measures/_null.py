@@ -87,8 +87,7 @@ def centred_pair(pair: Pair, method: str, n_components: int) -> tuple[str, Centr
     features = feature_pair(pair, n_components)
     if method == "permutation" and not pair.in_memory:
         raise ValueError(
-            "method='permutation' needs the rows in memory; use method='features' for scans and "
-            "dask collections"
+            "method='permutation' needs the rows in memory; use method='features' for scans and dask collections"
         )
     if method in ("auto", "permutation") and pair.in_memory:
         table = _table(pair)
@@ -156,9 +155,7 @@ def dense_pair(K: Array, L: Array) -> CentredPair:
 
     def spectra() -> list[Spectrum]:
         diagonals = [float(np.sum(np.diagonal(G) ** 2)) for G in (K, L)]
-        return [
-            Spectrum(positive_eigh(G)[0] / n, d) for G, d in zip((K, L), diagonals, strict=True)
-        ]
+        return [Spectrum(positive_eigh(G)[0] / n, d) for G, d in zip((K, L), diagonals, strict=True)]
 
     def statistic(order: Order) -> float:
         return float(_jit.permuted_product(K, L, order)) / n**2
@@ -212,9 +209,7 @@ def table_pair(table: NDArray[np.int64], Phi: Array, Psi: Array) -> CentredPair:
     return CentredPair(n, float(statistics(table[None])[0]), list, permuted_tables)
 
 
-def permuted(
-    statistic: Callable[[Order], float], n: int, count: int, seed: int, draw: Draw | None = None
-) -> Array:
+def permuted(statistic: Callable[[Order], float], n: int, count: int, seed: int, draw: Draw | None = None) -> Array:
     """Return the statistic of `count` random orders of n rows, whatever the number of threads."""
 
     def one(number: int) -> float:
@@ -237,10 +232,7 @@ def permutation_moments(n: float, a: Spectrum, b: Spectrum) -> tuple[float, floa
         return mean, 2 * squares[0] * squares[1]
     (T, U), (T2, U2) = (n * t for t in traces), (n**2 * q for q in squares)
     first = 2 * ((n - 1) * T2 - T**2) * ((n - 1) * U2 - U**2) / ((n - 1) ** 2 * (n + 1) * (n - 2))
-    odd = [
-        n * (n + 1) * d - (n - 1) * (t**2 + 2 * t2)
-        for d, t, t2 in ((a.diagonal, T, T2), (b.diagonal, U, U2))
-    ]
+    odd = [n * (n + 1) * d - (n - 1) * (t**2 + 2 * t2) for d, t, t2 in ((a.diagonal, T, T2), (b.diagonal, U, U2))]
     second = odd[0] * odd[1] / ((n + 1) * n * (n - 1) * (n - 2) * (n - 3))
     return mean, max((first + second) / n**2, 0.0)
 

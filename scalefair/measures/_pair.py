@@ -139,9 +139,7 @@ class Pair:
         if not any(constant.any() for _, constant, _ in sides):
             return chunk
         # A rare number may be constant in the sample: two more rows have the ends of its span.
-        x, s = (
-            np.vstack([rows, np.where(constant, span, rows[:1])]) for rows, constant, span in sides
-        )
+        x, s = (np.vstack([rows, np.where(constant, span, rows[:1])]) for rows, constant, span in sides)
         w = chunk.weight
         return Chunk(x, s, None, None if w is None else np.append(w, [w.mean()] * 2))
 

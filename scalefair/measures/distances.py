@@ -33,9 +33,8 @@ MIN_SQUARED_DISTANCES = 1e-280
 
 
 def distance_correlation(
-    a: Any, b: Any, *, sample_weight: Any = None, method: str = "auto", n_components: int = 200,
-    random_state: Any = 0,
-) -> float:  # fmt: skip
+    a: Any, b: Any, *, sample_weight: Any = None, method: str = "auto", n_components: int = 200, random_state: Any = 0
+) -> float:
     """Distance correlation of Székely, Rizzo and Bakirov (2007), in [0, 1].
 
         dCor² = dCov²(a, b) / √(dCov²(a, a) dCov²(b, b)),   dCov² = tr(D_a H D_b H)/n²
@@ -165,9 +164,8 @@ def distance_features(pair: Pair, size: int) -> FeaturePair:
 
 
 def mutual_information(
-    a: Any, b: Any, n_neighbors: int = 3, *, max_rows: int | None = 100_000, clip: bool = True,
-    random_state: Any = 0,
-) -> float:  # fmt: skip
+    a: Any, b: Any, n_neighbors: int = 3, *, max_rows: int | None = 100_000, clip: bool = True, random_state: Any = 0
+) -> float:
     """Mutual information in nats, of continuous, discrete or mixed variables.
 
         ψ(n) + mean of ψ(kᵢ) − ψ(nᵢₐ) − ψ(nᵢᵦ)

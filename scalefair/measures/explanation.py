@@ -27,15 +27,7 @@ from scalefair.features.base import n_features, whitened
 from scalefair.features.blocks import Control
 from scalefair.features.design import Block, Design, Predictor, counted_rows, in_blocks
 from scalefair.features.exact import Identity, OneHot
-from scalefair.features.mixed import (
-    CROSSED,
-    SAMPLE_ROWS,
-    Crossed,
-    Units,
-    all_columns,
-    mixed_map,
-    units_of,
-)
+from scalefair.features.mixed import CROSSED, SAMPLE_ROWS, Crossed, Units, all_columns, mixed_map, units_of
 from scalefair.features.partial import lacks
 from scalefair.features.product import ConcatMap
 from scalefair.features.rows import open_predict_rows
@@ -48,9 +40,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OTHERS = {
-    "psi": "(sensitive attributes)", "base": "(base model)", "curve": "(base model)",
-    "ridge_curve": "(curve)", "scores": "(nonlinear rest)", "y": "(nonlinear rest)",
-}  # fmt: skip
+    "psi": "(sensitive attributes)",
+    "base": "(base model)",
+    "curve": "(base model)",
+    "ridge_curve": "(curve)",
+    "scores": "(nonlinear rest)",
+    "y": "(nonlinear rest)",
+}
 """Names of the parts of f that are no columns of X, by block of the rows."""
 
 CUTOFF = 1e-10
@@ -219,8 +215,7 @@ def _check_model(model: Any, design: Design, given: Chunk) -> None:
     name, remedy = type(model).__name__, "explain_share(model.predict(X), X, sensitive_features=s)"
     if design.psi is None:
         raise ValueError(
-            f"{name} was fitted without sensitive attributes, so that it has no share; give its "
-            f"predictions: {remedy}"
+            f"{name} was fitted without sensitive attributes, so that it has no share; give its predictions: {remedy}"
         )
     if "moments_" not in vars(model):
         raise ValueError(
@@ -332,9 +327,7 @@ class Form:
     columns: list[tuple[str, slice]]
     coefs: list[dict[str, Array]]
 
-    def parts(
-        self, m: Moments, coef: dict[str, Array], inverse: Array | None
-    ) -> tuple[list[str], Array, Array | None]:
+    def parts(self, m: Moments, coef: dict[str, Array], inverse: Array | None) -> tuple[list[str], Array, Array | None]:
         """Return the names of the parts of f, W (p, k·t), and `member` of `Split.of`."""
         slopes, x = coef.get("phi"), m.span("phi")
         if inverse is not None:
@@ -354,9 +347,7 @@ class Form:
         return names, W.reshape(len(W), -1), None if inverse is None else member
 
 
-def _explain(
-    form: Form, design: Design, moments: Moments, source: ChunkSource | None
-) -> list[Contributions]:
+def _explain(form: Form, design: Design, moments: Moments, source: ChunkSource | None) -> list[Contributions]:
     """Explain the models of a form; without a source there are no standard errors."""
     linear, outputs = "phi" in form.coefs[0], next(iter(form.coefs[0].values())).shape[1]
     inverse = None
@@ -367,9 +358,7 @@ def _explain(
         inverse = np.asarray(root @ root.T)
     models = [form.parts(moments, coef, inverse) for coef in form.coefs]
     views = _views(design, moments)
-    splits = [
-        Split.of(moments, csc_array(W), outputs, v, own) for _, W, own in models for v in views
-    ]
+    splits = [Split.of(moments, csc_array(W), outputs, v, own) for _, W, own in models for v in views]
     errors = [np.full(len(split.values), np.nan) for split in splits]
     if source is not None:
         errors = standard_errors(source, design, moments, splits, inverse)

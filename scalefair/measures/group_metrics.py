@@ -13,13 +13,7 @@ from scipy.special import ndtri, stdtrit
 from scalefair._hash import distinct
 from scalefair._typing import Array
 from scalefair.data import Numbers, Sums
-from scalefair.measures.group_statistics import (
-    PASS_ROWS,
-    CountedRows,
-    GroupAccumulator,
-    GroupStatistics,
-    SurveyedRows,
-)
+from scalefair.measures.group_statistics import PASS_ROWS, CountedRows, GroupAccumulator, GroupStatistics, SurveyedRows
 
 Mask = NDArray[np.bool_]
 
@@ -40,9 +34,8 @@ METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
 
 
 def choose_metrics(
-    numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *,
-    has_decisions: bool,
-) -> tuple[tuple[str, ...], tuple[float, ...]]:  # fmt: skip
+    numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *, has_decisions: bool
+) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return the names of metrics and levels of quantiles of one model: chosen, or all defined.
 
     Labels have no mean prediction beside their selection rate, and no errors beside error rates.
@@ -62,9 +55,7 @@ def choose_metrics(
     return names, tuple(quantiles)
 
 
-def _why_undefined(
-    name: str, defined: Iterable[str], numbers: Numbers, truth: Numbers | None
-) -> str:
+def _why_undefined(name: str, defined: Iterable[str], numbers: Numbers, truth: Numbers | None) -> str:
     if name not in METRIC_NAMES:
         return f"is unknown; choose among {', '.join(METRIC_NAMES)}"
     if name != "selection_rate" and truth is None:
@@ -217,9 +208,12 @@ class CountedGroups:
         surveyed, groups = self.surveyed, self.statistics(grouping)
         plan = surveyed.plan
         names, quantiles = choose_metrics(
-            surveyed.predictions[model], surveyed.truth, plan.settings.quantiles,
-            plan.settings.metrics, has_decisions=bool(np.isfinite(plan.cuts[model])),
-        )  # fmt: skip
+            surveyed.predictions[model],
+            surveyed.truth,
+            plan.settings.quantiles,
+            plan.settings.metrics,
+            has_decisions=bool(np.isfinite(plan.cuts[model])),
+        )
         estimates = {n: estimate_of(groups, len(plan.models), model, n) for n in names}
         if self.rows is not None:
             each = sorted_distributions(*self.rows, model, grouping)
@@ -227,10 +221,7 @@ class CountedGroups:
             rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
             ends = np.append(plan.edges[model], np.inf)  # type: ignore[index]
             parts = zip(groups.counts[:, model], groups.high[:, model], rows, strict=True)
-            each = [
-                Distribution(np.minimum(ends, high)[w > 0], np.cumsum(w[w > 0]), float(n))
-                for w, high, n in parts
-            ]
+            each = [Distribution(np.minimum(ends, high)[w > 0], np.cumsum(w[w > 0]), float(n)) for w, high, n in parts]
         return estimates | {f"quantile_{q:g}": Quantile(q, each) for q in quantiles}
 
 

@@ -51,8 +51,7 @@ def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight:
         s, y = first.s, first.y
     if s is None:
         raise ValueError(
-            "sensitive_features=None: nothing to audit for; give one row of attributes for each "
-            "prediction"
+            "sensitive_features=None: nothing to audit for; give one row of attributes for each prediction"
         )
     if y is not None and _width(y) != 1:
         raise ValueError(f"y_true has {_width(y)} columns; expected one target for each row")
@@ -198,21 +197,18 @@ def read_attributes(
     names = [column.name for column in part.columns.columns]
     if unknown := [name for name in bins if name not in names]:
         raise ValueError(
-            f"bins names {unknown[0]!r}, which is not among the sensitive features "
-            f"{', '.join(names)}; correct the name"
+            f"bins names {unknown[0]!r}, which is not among the sensitive features {', '.join(names)}; correct the name"
         )
     attributes = []
     for column, values in zip(part.columns.columns, part.values, strict=True):
         if column.kind == "empty":
-            raise CannotJudgeError(
-                f"sensitive column {column.name!r} is missing in every row: drop it"
-            )
+            raise CannotJudgeError(f"sensitive column {column.name!r} is missing in every row: drop it")
         if column.n_missing and missing == "error":
             raise InputError(
                 f"sensitive column {column.name!r} is missing in {column.n_missing} rows",
                 "say missing='group' to make them a group, or missing='drop' to leave them out",
                 column=column.name,
-            )  # fmt: skip
+            )
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
         # As many values as rows are no levels, however few they are.
         few = None if values is None or len(values) > survey.n_present // 2 else values
@@ -224,8 +220,7 @@ def read_attributes(
 def _check_varies(name: str, values: set[Any], gap: tuple[str, ...]) -> None:
     if len(values) == 1 and not gap:
         raise CannotJudgeError(
-            f"sensitive column {name!r} is {values.pop()!r} in every row, so that nothing can "
-            "depend on it: drop it"
+            f"sensitive column {name!r} is {values.pop()!r} in every row, so that nothing can depend on it: drop it"
         )
 
 

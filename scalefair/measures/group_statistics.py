@@ -127,9 +127,13 @@ class SurveyedRows:
 
 
 def survey_groups(
-    rows: AuditRows, settings: GroupSettings, *, size: int = SURVEY_SAMPLE_ROWS,
-    groups: bool = False, every: bool = False,
-) -> SurveyedRows:  # fmt: skip
+    rows: AuditRows,
+    settings: GroupSettings,
+    *,
+    size: int = SURVEY_SAMPLE_ROWS,
+    groups: bool = False,
+    every: bool = False,
+) -> SurveyedRows:
     """Make the first pass, with a sample of `size` rows.
 
     With `groups` combinations of categories are listed, with `every` numbers are such, too.
@@ -141,8 +145,7 @@ def survey_groups(
     if survey.n_present < 2:
         gone = f", {survey.n_missing} of them without sensitive attributes" * bool(survey.n_missing)
         raise ValueError(
-            f"{survey.n_present} of {survey.n_rows} rows can be judged{gone}; give at least two "
-            "rows of positive weight"
+            f"{survey.n_present} of {survey.n_rows} rows can be judged{gone}; give at least two rows of positive weight"
         )
     predictions = survey.parts["x"].numbers
     truth = survey.parts["y"].numbers[0] if "y" in survey.parts else None
@@ -195,10 +198,7 @@ class GroupStatistics:
         """
         cells, _, group = distinct(self.cells[:, list(columns)])
         n, w = len(cells), self.weight[:, None]
-        sums = {
-            name: _sums(group, n, vars(self)[name])
-            for name in ("rows", "weight", "outcomes", "squares", "counts")
-        }
+        sums = {name: _sums(group, n, vars(self)[name]) for name in ("rows", "weight", "outcomes", "squares", "counts")}
         mean = _sums(group, n, w * self.mean) / sums["weight"][:, None]
         scatter = _sums(group, n, self.scatter + w * (self.mean - mean[group]) ** 2)
         high = np.full((n, self.high.shape[1]), -np.inf)
@@ -257,9 +257,7 @@ def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupSta
     )  # fmt: skip
 
 
-def _tallied(
-    cell: NDArray[np.intp], n: int, codes: NDArray[np.intp], size: int, weight: Array
-) -> Array:
+def _tallied(cell: NDArray[np.intp], n: int, codes: NDArray[np.intp], size: int, weight: Array) -> Array:
     """Weight of each code in each cell, of shape (n, M, size)."""
     tables = [np.bincount(cell * size + code, weight, n * size) for code in codes.T]
     return np.stack([table.reshape(n, size) for table in tables], axis=1)

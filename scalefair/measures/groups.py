@@ -14,15 +14,7 @@ from scalefair._files import plain
 from scalefair._typing import Array
 from scalefair.data import frames
 from scalefair.errors import check_choice
-from scalefair.measures.group_metrics import (
-    CountedGroups,
-    Estimate,
-    Gap,
-    Mask,
-    count_groups,
-    difference,
-    ratio,
-)
+from scalefair.measures.group_metrics import CountedGroups, Estimate, Gap, Mask, count_groups, difference, ratio
 from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.group_statistics import GroupSettings, survey_groups
 
@@ -32,9 +24,7 @@ if TYPE_CHECKING:
 MIN_GROUP_SIZE = 30
 """Groups with fewer rows are called too small to judge."""
 
-GROUP_COLUMNS = (
-    "attribute", "group", "metric", "count", "weight", "value", "low", "high", "small",
-)  # fmt: skip
+GROUP_COLUMNS = ("attribute", "group", "metric", "count", "weight", "value", "low", "high", "small")
 
 GAP_COLUMNS = (
     "attribute", "metric", "largest", "smallest", "difference", "difference_low",
@@ -132,9 +122,7 @@ class GroupFrame:
 
     def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
         # Numbered, since an attribute may have the name of a metric.
-        columns: dict[str, Any] = {
-            f"{j}": part for j, part in enumerate(zip(*self.levels, strict=True))
-        }
+        columns: dict[str, Any] = {f"{j}": part for j, part in enumerate(zip(*self.levels, strict=True))}
         frame = frames.make_frame(columns | {"count": self.counts} | values)
         return frame.set_index(list(columns)).rename_axis(index=list(self.attributes))
 
@@ -273,14 +261,12 @@ def group_gaps(
     its share of rows in one bin.
     """
     settings = GroupSettings(
-        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence,
-        random_state,
-    )  # fmt: skip
+        tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, random_state
+    )
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
-            f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit "
-            "compares several"
+            f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit compares several"
         )
     counted = count_groups(survey_groups(rows, settings))
     gaps = group_frames(counted, 0)
@@ -304,10 +290,7 @@ def group_frames(counted: CountedGroups, model: int) -> GroupGaps:
     for grouping in groupings:
         attributes = [plan.attributes[j] for j in grouping]
         groups = counted.statistics(grouping)
-        levels = [
-            tuple(a.levels[int(code)] for a, code in zip(attributes, cell, strict=True))
-            for cell in groups.cells
-        ]
+        levels = [tuple(a.levels[int(code)] for a, code in zip(attributes, cell, strict=True)) for cell in groups.cells]
         names = tuple(a.name for a in attributes)
         by_attributes[names] = GroupFrame(
             names, levels, groups.rows, groups.weight, counted.estimates(model, grouping), totals,
@@ -323,8 +306,7 @@ def group_rows(frame: GroupFrame) -> list[tuple[Any, ...]]:
         ends = estimate.interval(frame.confidence)
         each = zip(frame.groups, frame.counts, frame.weights, estimate.value, *ends, strict=True)
         rows += [
-            (frame.name, group, metric, count, *numbers, count < MIN_GROUP_SIZE)
-            for group, count, *numbers in each
+            (frame.name, group, metric, count, *numbers, count < MIN_GROUP_SIZE) for group, count, *numbers in each
         ]
     return rows
 

@@ -121,9 +121,7 @@ def alignment(
     >>> round(alignment(x, 3 - 2 * x), 4)
     1.0
     """
-    pair = open_pair(
-        a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
-    )
+    pair = open_pair(a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method)
     if (exact := _exact_sums(pair, method)) is not None:
         return cosine(*exact[0].covariances())
     return alignment_of(feature_pair(pair, n_components).moments()[0])
@@ -160,9 +158,7 @@ def nocco(
     """
     if isinstance(eps, bool | str) or not 0 < eps < np.inf:
         raise ValueError(f"eps={eps!r} must be a positive number; 1e-6 is the penalty's")
-    pair = open_pair(
-        a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method
-    )
+    pair = open_pair(a, b, sample_weight, kernels=(kernel_a, kernel_b), random_state=random_state, method=method)
     if method != "exact":
         return nocco_of(feature_pair(pair, n_components).moments()[0], eps)
     if pair.n_rows > MAX_DENSE_NOCCO_ROWS:
@@ -233,9 +229,8 @@ class PairSums(NamedTuple):
 
 
 def pair_sums(
-    K: Callable[[Array, Array], Array], L: Callable[[Array, Array], Array], A: Array, B: Array,
-    weight: Array,
-) -> PairSums:  # fmt: skip
+    K: Callable[[Array, Array], Array], L: Callable[[Array, Array], Array], A: Array, B: Array, weight: Array
+) -> PairSums:
     """Return the sums over all pairs of rows of A and of B, diagonal included.
 
     O(n²) time, of which symmetry saves half, and O(n + 512²) memory per thread.

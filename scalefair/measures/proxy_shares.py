@@ -34,9 +34,7 @@ CURVE_COMPONENTS, MAX_CURVES = 16, 2000
 """Functions of one column, and of all together: fewer of each where columns are many."""
 
 
-def proxies(
-    X: Any, *, sensitive_features: Any, sample_weight: Any = None, confidence: float = 0.95
-) -> pd.DataFrame:
+def proxies(X: Any, *, sensitive_features: Any, sample_weight: Any = None, confidence: float = 0.95) -> pd.DataFrame:
     """Measure how much each column of X, and all together, reveal about each sensitive attribute.
 
     Parameters
@@ -114,10 +112,7 @@ def _columns(training: Training) -> tuple[ConcatMap, list[tuple[str, Way]]]:
     columns = training.preparation.input_columns([column.name for column in statistics.columns])
     parts: list[Any] = [(Identity(), slice(None))]
     numbers = [column.kind in ("numeric", "datetime") for column in statistics.columns]
-    curved = [
-        number and bool(np.ptp(sample.x[:, at]))
-        for number, (_, at) in zip(numbers, columns, strict=True)
-    ]
+    curved = [number and bool(np.ptp(sample.x[:, at])) for number, (_, at) in zip(numbers, columns, strict=True)]
     size = int(np.clip(MAX_CURVES // max(sum(curved), 1), 4, CURVE_COMPONENTS))
     curve = clone(CURVE).set_params(n_components=size)
     # Each is whitened by itself: a product with one matrix for all would take most of the time.
@@ -137,9 +132,7 @@ def _columns(training: Training) -> tuple[ConcatMap, list[tuple[str, Way]]]:
 def _column_view(name: str, way: Way, unit: Any) -> View:
     """Return the columns of a way as the attributes that explain."""
     stops = np.cumsum([len(at) for _, at in way])
-    units = tuple(
-        (kind, np.arange(b - len(at), b)) for (kind, at), b in zip(way, stops, strict=True)
-    )
+    units = tuple((kind, np.arange(b - len(at), b)) for (kind, at), b in zip(way, stops, strict=True))
     return View(name, {"psi": unit[:, np.concatenate([at for _, at in way])]}, {"psi": units})
 
 

@@ -38,9 +38,7 @@ class DependenceScore:
         """Its name, which scikit-learn shows."""
         return str(getattr(self.measure, "__name__", self.measure))
 
-    def __call__(
-        self, y_true: Any, y_pred: Any, *, sensitive_features: Any = None, sample_weight: Any = None
-    ) -> float:
+    def __call__(self, y_true: Any, y_pred: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> float:
         """Return the dependence of the predictions on the attributes."""
         if sensitive_features is None:
             raise ValueError(
@@ -59,9 +57,8 @@ class DependenceScore:
 
 
 def make_dependence_scorer(
-    measure: str | Callable[..., float] = "explained_share", *, response_method: Any = None,
-    **options: Any,
-) -> Any:  # fmt: skip
+    measure: str | Callable[..., float] = "explained_share", *, response_method: Any = None, **options: Any
+) -> Any:
     """Return a scorer that reports how far predictions depend on sensitive attributes, negated.
 
     It asks for ``sensitive_features``, which ``cross_validate`` and ``GridSearchCV`` hand over when
@@ -112,9 +109,7 @@ def make_dependence_scorer(
     scores = ("predict_proba", "decision_function", "predict")
     default = "predict" if measure in GAPS else scores
     scorer = make_scorer(
-        DependenceScore(measure, options),
-        response_method=response_method or default,
-        greater_is_better=False,
+        DependenceScore(measure, options), response_method=response_method or default, greater_is_better=False
     )
     # A request can be made only while routing is on; it is remembered when it is off.
     with config_context(enable_metadata_routing=True):

@@ -108,9 +108,8 @@ def explained_share(
     0.25
     """
     features = open_share(
-        f, s, sample_weight, kernel=kernel, length_scale=length_scale, size=n_components,
-        random_state=random_state,
-    )  # fmt: skip
+        f, s, sample_weight, kernel=kernel, length_scale=length_scale, size=n_components, random_state=random_state
+    )
     if cv is None:
         share = share_of_block(features.moments()[0], _checked_eps(eps, cv))
     else:
@@ -139,10 +138,7 @@ def open_share(
     if isinstance(s, GroupProbabilities):
         kernel, s = ExpectedGroups(s.groups, s.n_known).fit(s), np.asarray(s)
     seed, kernel = seed_of(random_state), check_kernel("kernel", kernel)
-    pair = open_pair(
-        f, s, weight, names=("f", "s"), random_state=seed, least=4,
-        kernels=(None, kernel), numeric=True,
-    )  # fmt: skip
+    pair = open_pair(f, s, weight, names=("f", "s"), random_state=seed, least=4, kernels=(None, kernel), numeric=True)
     size = check_count("n_components", size)
     sample = pair.landmark_rows(size)
     # The map that an estimator would make of the same sample.
@@ -168,9 +164,7 @@ def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside 
     return Folds(count, partial(balanced_fold, count, features.pair.seed)), None, 0
 
 
-def share_of_folds(
-    features: FeaturePair, parts: FoldMoments, eps: Any = "auto"
-) -> CrossFittedShare:
+def share_of_folds(features: FeaturePair, parts: FoldMoments, eps: Any = "auto") -> CrossFittedShare:
     """Return the cross-fitted share from the moments of each fold."""
     if isinstance(features.psi, OneHot):
         return _leave_one_out(parts[0], features.centre)
@@ -221,8 +215,7 @@ def _leave_one_out(m: Moments, centre: Array) -> CrossFittedShare:
     single = rows <= 1 + 1e-9
     if (alone := float(p[single].sum())) > MAX_ALONE:
         raise TooFineError(
-            f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but "
-            "their own",
+            f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but their own",
             "merge rare levels, or leave identifiers out",
         )
     groups[single] = whole
@@ -241,9 +234,7 @@ def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # 
     return np.column_stack([(Phi - centre) ** 2, weight])
 
 
-def distributions_of_rows(
-    features: FeaturePair, moments: Moments, **options: Any
-) -> list[ShareDistribution]:
+def distributions_of_rows(features: FeaturePair, moments: Moments, **options: Any) -> list[ShareDistribution]:
     """Return the sampling distributions of the share, from the moments and some of the rows."""
     pair = features.pair
     chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
@@ -252,9 +243,7 @@ def distributions_of_rows(
     return share_distributions(moments, rows, weight, outputs=rows["phi"].shape[1], **options)
 
 
-def share_interval(
-    features: FeaturePair, estimate: CrossFittedShare, confidence: float
-) -> list[float]:
+def share_interval(features: FeaturePair, estimate: CrossFittedShare, confidence: float) -> list[float]:
     """Return the share and the ends of its interval, in [0, 1]."""
     level, share = 0.5 + confidence / 2, float(np.clip(estimate.share, 0.0, 1.0))
     (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))

@@ -22,13 +22,7 @@ from scalefair.features.mixed import Units
 from scalefair.measures._pair import UndefinedError
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import ChunkSum
-from scalefair.penalties import (
-    CONTROL_EPS,
-    control_factor,
-    share_of_variance,
-    size_of_block,
-    whitening,
-)
+from scalefair.penalties import CONTROL_EPS, control_factor, share_of_variance, size_of_block, whitening
 
 
 class View(NamedTuple):
@@ -58,9 +52,7 @@ class Split:
     slopes: Any
 
     @classmethod
-    def of(
-        cls, moments: Moments, W: Any, outputs: int, view: View, member: Array | None = None
-    ) -> Split:
+    def of(cls, moments: Moments, W: Any, outputs: int, view: View, member: Array | None = None) -> Split:
         """Split the share of f_l = zᵀW_l, W of shape (p, k·t).
 
         `member` (d, k): which part each column of x is in, where their slopes are regressions.
@@ -141,17 +133,11 @@ class Influences:
 
 
 def standard_errors(
-    source: ChunkSource,
-    design: Design,
-    moments: Moments,
-    splits: Sequence[Split],
-    inverse: Array | None = None,
+    source: ChunkSource, design: Design, moments: Moments, splits: Sequence[Split], inverse: Array | None = None
 ) -> list[Array]:
     """Return √(Var u/n + variance by chance) of each split by one pass; n is Kish's count."""
     function = Influences(design, moments.shift + moments.offset, tuple(splits), inverse)
-    mean, square = (
-        source.fold(partial(ChunkSum, function, 0.0), design.chunk_rows()) / moments.weight
-    )
+    mean, square = source.fold(partial(ChunkSum, function, 0.0), design.chunk_rows()) / moments.weight
     n, chance = moments.effective_rows, np.concatenate([split.chance for split in splits])
     errors = np.sqrt(np.maximum(square - mean**2, 0.0) / n + chance / n**2)
     return np.split(errors, np.cumsum([len(split.values) for split in splits])[:-1])

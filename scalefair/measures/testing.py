@@ -173,19 +173,18 @@ def conditional_hsic_test(
     count, seed = check_count("n_permutations", n_permutations), seed_of(random_state)
     size = check_count("n_components", n_components)
     if any(is_stream(part) for part in (a, b, c)):
-        raise TypeError(
-            "conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them"
-        )
+        raise TypeError("conditional_hsic_test needs its rows in memory; pass a sample of some 10,000 of them")
     pair = open_pair(a, b, random_state=seed, least=MIN_CONDITIONAL_ROWS)
     control, C, strata = _control(c, pair.n_rows, method)
     rows = pair.rows()
     K, L, M = (
         gram_of(f"kernel_{name}", check_kernel(f"kernel_{name}", kernel), variable, values, None)
         for name, kernel, variable, values in (
-            ("a", kernel_a, pair.a, rows.x), ("b", kernel_b, pair.b, rows.s),
+            ("a", kernel_a, pair.a, rows.x),
+            ("b", kernel_b, pair.b, rows.s),
             ("c", kernel_c, control, C),
         )
-    )  # fmt: skip
+    )
     # The product of the kernels of a and of c, on their columns side by side.
     joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
     given = (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
@@ -209,8 +208,7 @@ def _control(c: Any, n: int, method: str) -> tuple[Variable, Array, NDArray[np.i
     table = table_of("c", c)
     if frames.n_rows(table) != n:
         raise ValueError(
-            f"c has {frames.n_rows(table)} rows but a and b have {n}; give one row each, in the "
-            "same order"
+            f"c has {frames.n_rows(table)} rows but a and b have {n}; give one row each, in the same order"
         )
     part = PartSurvey.of(Look("c", groups=True), table, np.ones(n))
     encoder = fitted_encoder(part)

@@ -5,6 +5,4 @@ from scalefair.moments.accumulate import accumulate
 from scalefair.moments.checkpoint import Checkpoint
 from scalefair.moments.moments import FoldMoments, Moments
 
-__all__ = [
-    "ALL_ROWS", "Checkpoint", "FoldMoments", "Folds", "Moments", "accumulate",
-]  # fmt: skip
+__all__ = ["ALL_ROWS", "Checkpoint", "FoldMoments", "Folds", "Moments", "accumulate"]

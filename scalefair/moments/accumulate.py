@@ -103,9 +103,7 @@ class GramSums:
 class RowBuffer:
     """The rows of one thread: φ and [ψ, beside, y, 1] less the mean of the first, times √weight."""
 
-    def __init__(
-        self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None
-    ) -> None:
+    def __init__(self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None) -> None:
         self._design, self._coded, self._cache = design, coded, cache
         self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
         self._psi_rows = None
@@ -179,9 +177,8 @@ class MomentAccumulator:
     """The mutable sum of one thread; without `gram`, of `CrossMoments`."""
 
     def __init__(
-        self, design: Design, folds: Folds, rows: int, cache: FeatureCache | None = None, *,
-        gram: bool = True,
-    ) -> None:  # fmt: skip
+        self, design: Design, folds: Folds, rows: int, cache: FeatureCache | None = None, *, gram: bool = True
+    ) -> None:
         self._folds, self._design, phi = folds, design, design.phi
         n_sums = folds.count * (len(KINDS) if design.partial else 1)
         # φ(x) is 1 in the columns that they name, 0 in all others.
@@ -189,9 +186,7 @@ class MomentAccumulator:
         self._moments = Moments if gram else CrossMoments
         self._buffer = RowBuffer(design, rows, coded=self._codes is not None, cache=cache)
         rest = sum(design.blocks.values()) - self._buffer.width + 1
-        self._sums = [
-            GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(n_sums)
-        ]
+        self._sums = [GramSums(self._buffer.width, rest, design.dtype, gram=gram) for _ in range(n_sums)]
         self._n_rows, self._squares = [0] * n_sums, [0.0] * n_sums
 
     def add(self, chunk: Chunk) -> None:
@@ -293,9 +288,8 @@ def accumulate(
 
 
 def _with_checkpoints(
-    source: ChunkSource, start: Callable[[], MomentAccumulator], size: int, folds: Folds,
-    checkpoint: Checkpoint,
-) -> FoldMoments:  # fmt: skip
+    source: ChunkSource, start: Callable[[], MomentAccumulator], size: int, folds: Folds, checkpoint: Checkpoint
+) -> FoldMoments:
     """Return the sum over all rows; the sum so far is written to a file every minute."""
     empty: FoldMoments = start().result()
     total, first_row = checkpoint.read(empty[0].key, len(empty))

@@ -82,9 +82,7 @@ class Checkpoint:
         """Keep the moments and the digest of all rows before `next_row`."""
         states = [fold.state() for fold in counted.moments or ()]
         arrays: dict[str, NDArray[Any]] = {
-            f"{k}.{name}": array
-            for k, (parts, _) in enumerate(states)
-            for name, array in parts.items()
+            f"{k}.{name}": array for k, (parts, _) in enumerate(states) for name, array in parts.items()
         }
         arrays["digest"] = counted.digests[1:]
         values = {"next_row": next_row, "raw_folds": [value for _, value in states]}
@@ -96,8 +94,7 @@ class Checkpoint:
             return Counted(None, np.zeros(2, dtype=np.uint64)), 0
         arrays, values = _files.read(self.path, "checkpoint")
         try:
-            states = [({n: arrays[f"{k}.{n}"] for n in ARRAYS}, value)
-                      for k, value in enumerate(values["raw_folds"])]  # fmt: skip
+            states = [({n: arrays[f"{k}.{n}"] for n in ARRAYS}, value) for k, value in enumerate(values["raw_folds"])]
             folds = FoldMoments(Moments.of_state(*state) for state in states)
             next_row = int(values["next_row"])
             (digest,) = arrays["digest"].astype(np.uint64, casting="safe").reshape(1, 1)

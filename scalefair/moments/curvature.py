@@ -14,14 +14,7 @@ from scalefair._typing import Array, Chunk, Rows, Source
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
-from scalefair.moments.accumulate import (
-    BLOCK_ROWS,
-    MISSING,
-    SHIFTED,
-    FeatureCache,
-    GramSums,
-    squeezed,
-)
+from scalefair.moments.accumulate import BLOCK_ROWS, MISSING, SHIFTED, FeatureCache, GramSums, squeezed
 
 BLOCK_NUMBERS, MOST_BLOCK_ROWS = 2**18, 4 * BLOCK_ROWS
 """Numbers of a block of rows that stay in the cache, and the most rows it may have."""
@@ -97,9 +90,8 @@ class LossPass:
     """The mutable sum of one thread; features are mapped block by block, in the cache of a core."""
 
     def __init__(  # noqa: PLR0917
-        self, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int,
-        cache: FeatureCache | None, folds: Folds,
-    ) -> None:  # fmt: skip
+        self, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int, cache: FeatureCache | None, folds: Folds
+    ) -> None:
         self._frame, self._cache, design = frame, cache, frame.design
         self._loss, self._folds, curved = loss, folds, at.curved
         fits, left_out, way, self._back = at.theta, np.array([-1]), [], [0.0]
@@ -156,9 +148,7 @@ class LossPass:
         """Count the values and gradients of a block in, and note the roots of its weights."""
         loss, rest, (C, _, k), b = self._loss, self._rest[at], self._shape, len(Phi)
         width = Phi.shape[1]
-        scores, way = np.split(
-            Phi @ self._theta[:width] + rest @ self._theta[width:], [C * k], axis=1
-        )
+        scores, way = np.split(Phi @ self._theta[:width] + rest @ self._theta[width:], [C * k], axis=1)
         # The fits one after the other, as if each had rows of its own: any loss takes that.
         f = squeezed(scores.reshape(b, C, k).transpose(1, 0, 2).reshape(C * b, k))
         y = np.asarray(chunk.y[at])

@@ -96,9 +96,7 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
     return np.asarray(source.fold(lambda: ChunkSum(of, np.zeros(mode.coef.shape)), size))
 
 
-def length_scale_gradient(
-    source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None
-) -> Array:
+def length_scale_gradient(source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None) -> Array:
     """Return ∂L/∂log θ in one pass, shape (n_hyper,); better of rows that are whitened."""
     linear, of_raw = design.phi.linear_, adjoint
     if linear is not None:
@@ -116,9 +114,7 @@ def length_scale_gradient(
     return _scale_gradient(source, design.phi, adjoint.product, d_raw, size)
 
 
-def laplace_scale_gradient(
-    source: Source, adjoint: LaplaceAdjoint, *, rows: int | None = None
-) -> Array:
+def laplace_scale_gradient(source: Source, adjoint: LaplaceAdjoint, *, rows: int | None = None) -> Array:
     """∂L/∂log θ by one pass, shape (n_hyper,); see `length_scale_gradient`."""
     phi = adjoint.mode.design.phi
     linear = phi.linear_
@@ -150,9 +146,7 @@ def _scale_gradient(
 class _ScaleGradient:
     """Accumulator of Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l, with one thread's buffer of raw rows."""
 
-    def __init__(
-        self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, empty: Array
-    ) -> None:
+    def __init__(self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, empty: Array) -> None:
         self._phi, self._d_raw, self._total = phi, d_raw, empty
         self._raw, self._fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
 

@@ -75,9 +75,7 @@ class Moments:
         return (sum(blocks.values()),) * 2
 
     @classmethod
-    def of_rows(
-        cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None
-    ) -> Moments:
+    def of_rows(cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None) -> Moments:
         """Return the moments of rows at hand: arrays of shape (n, width) by block."""
         Z, n = np.hstack(list(rows.values())), float(weight.sum())
         shift = Z[0]
@@ -101,10 +99,13 @@ class Moments:
         add_outer(scatter, delta, between[len(delta) - scatter.shape[1] :])
         known = self.squared_weight > 0 and other.squared_weight > 0
         return replace(
-            self, n_rows=self.n_rows + other.n_rows, weight=weight,
+            self,
+            n_rows=self.n_rows + other.n_rows,
+            weight=weight,
             squared_weight=self.squared_weight + other.squared_weight if known else 0.0,
-            offset=self.offset + delta * (other.weight / weight), scatter=scatter,
-        )  # fmt: skip
+            offset=self.offset + delta * (other.weight / weight),
+            scatter=scatter,
+        )
 
     def __radd__(self, zero: Literal[0]) -> Self:
         """Begin `sum(parts)`, which starts at 0."""
@@ -267,8 +268,7 @@ class Moments:
         if all(linear.get(name) is None for name in names):
             return self
         if not self.weight:
-            widths = {n: w if (m := linear.get(n)) is None else m.shape[1]
-                      for n, w in self.blocks.items()}  # fmt: skip
+            widths = {n: w if (m := linear.get(n)) is None else m.shape[1] for n, w in self.blocks.items()}
             return replace(Moments.empty(widths, self.key), units=self.units)
         shift, offset = (
             np.concatenate([_times(vector[self.span(n)], linear.get(n)) for n in names])
@@ -284,18 +284,20 @@ class Moments:
         scatter = np.block(cells)
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)
 
-    def mapped(
-        self, blocks: Mapping[str, Any], units: Mapping[str, Units] | None = None
-    ) -> Moments:
+    def mapped(self, blocks: Mapping[str, Any], units: Mapping[str, Units] | None = None) -> Moments:
         """Return the moments of rows zM: every block of M, of shape (p, width), may be sparse."""
         M = hstack([csc_array(block) for block in blocks.values()], format="csc")
         at = np.unique(M.indices)  # of many columns few may matter
         M = M[at]
         return replace(
-            self, blocks={name: block.shape[1] for name, block in blocks.items()},
-            shift=self.shift[at] @ M, offset=self.offset[at] @ M,
-            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M), key="", units=units or {},
-        )  # fmt: skip
+            self,
+            blocks={name: block.shape[1] for name, block in blocks.items()},
+            shift=self.shift[at] @ M,
+            offset=self.offset[at] @ M,
+            scatter=M.T @ (self.scatter[np.ix_(at, at)] @ M),
+            key="",
+            units=units or {},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,8 +332,7 @@ class CrossMoments(Moments):
             return self
         width = self.blocks["phi"]
         shift, offset, scatter = (
-            np.concatenate([matrix.T @ part[:width], part[width:]])
-            for part in (self.shift, self.offset, self.scatter)
+            np.concatenate([matrix.T @ part[:width], part[width:]]) for part in (self.shift, self.offset, self.scatter)
         )
         blocks = {**self.blocks, "phi": matrix.shape[1]}
         return replace(self, blocks=blocks, shift=shift, offset=offset, scatter=scatter)

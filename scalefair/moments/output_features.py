@@ -106,9 +106,8 @@ class OutputRows:
             raw, Phi = phi[: chunk.n_rows], buffer[: chunk.n_rows]
             fill(chunk.x, raw)
             np.concatenate(
-                [raw, *(rows_of(name, chunk) for name in self.features[1:])],
-                axis=1, out=Phi, casting="same_kind",
-            )  # fmt: skip
+                [raw, *(rows_of(name, chunk) for name in self.features[1:])], axis=1, out=Phi, casting="same_kind"
+            )
             attributes = np.hstack([rows_of(name, chunk) for name in self.attributes])
             return Chunk(Phi, (attributes - self.mean) @ self.whiten, chunk.y, chunk.weights)
 
@@ -194,9 +193,7 @@ class OutputPass:
             self._start = lambda: lambda chunk: chunk
             self.n_passes = 1
 
-    def sums(
-        self, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False
-    ) -> OutputSums:
+    def sums(self, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False) -> OutputSums:
         """Return `output_sums` of all rows."""
         options = {"kernel": kernel, "point": point, "loss": loss, "jacobian": jacobian}
         empty = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)

@@ -188,8 +188,7 @@ class PartialMoments(Moments):
         """Return the moments that `state` describes, their shapes checked."""
         states = {"": values} | {f"{part}.": values[part] for part in PARTS}
         parts = (
-            Moments.of_state({name: arrays[prefix + name] for name in ARRAYS}, own)
-            for prefix, own in states.items()
+            Moments.of_state({name: arrays[prefix + name] for name in ARRAYS}, own) for prefix, own in states.items()
         )
         multiple, tau = values["calibration"]
         chosen = Calibration(float(multiple), None if tau is None else float(tau))
@@ -207,6 +206,5 @@ def by_knowledge(folds: FoldMoments) -> FoldMoments:
     """Return the partial moments of each fold from those of its rows of every kind."""
     kinds = (folds[i : i + len(KINDS)] for i in range(0, len(folds), len(KINDS)))
     return FoldMoments(
-        PartialMoments.of(no_s + both, both + no_y, weighted, no_y)
-        for no_s, both, no_y, weighted in kinds
+        PartialMoments.of(no_s + both, both + no_y, weighted, no_y) for no_s, both, no_y, weighted in kinds
     )

@@ -28,11 +28,7 @@ class ProductAccumulator:
         self._centred = np.empty((rows, len(V)))
         # float32 rows are multiplied as float64: rounded products would be another matrix in each
         # iteration, and their rounding error is divided by α.
-        self._rows = (
-            self._centred
-            if design.dtype == np.float64
-            else np.empty_like(self._centred, dtype=design.dtype)
-        )
+        self._rows = self._centred if design.dtype == np.float64 else np.empty_like(self._centred, dtype=design.dtype)
         self._product = np.empty_like(self._transposed)
         self._total = np.zeros_like(self._transposed)
 
@@ -84,9 +80,7 @@ class StreamedGram:
         return np.asarray((total if T is None else T.T @ total) / self.weight)
 
 
-def stream_moments(
-    source: Source, design: Design, *, rows: int | None = None
-) -> tuple[CrossMoments, StreamedGram]:
+def stream_moments(source: Source, design: Design, *, rows: int | None = None) -> tuple[CrossMoments, StreamedGram]:
     """Return all moments but the m×m block, in one pass, and that block as a product."""
     size = rows or design.chunk_rows(design.blocks["phi"])
     start = partial(MomentAccumulator, design, ALL_ROWS, size, gram=False)

@@ -51,9 +51,7 @@ class GroupDistributionDisplay(Display):
     groups_: list[str] = field(init=False)
 
     @classmethod
-    def from_predictions(
-        cls, groups: Any, before: Array | None, after: Array, *, ax: Axes | None = None
-    ) -> Self:
+    def from_predictions(cls, groups: Any, before: Array | None, after: Array, *, ax: Axes | None = None) -> Self:
         """Draw the predictions of one or two models by group.
 
         Parameters
@@ -70,9 +68,8 @@ class GroupDistributionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, sensitive_features: Any, baseline: Any = None,
-        ax: Axes | None = None,
-    ) -> Self:  # fmt: skip
+        cls, estimator: Any, X: Any, *, sensitive_features: Any, baseline: Any = None, ax: Axes | None = None
+    ) -> Self:
         """Draw what a fitted model predicts by group, beside a model without the penalty.
 
         Parameters
@@ -91,9 +88,7 @@ class GroupDistributionDisplay(Display):
         return cls.from_predictions(sensitive_features, before, predicted(estimator, X), ax=ax)
 
     def _draw(self) -> None:
-        names, codes, counts = np.unique(
-            np.asarray(self.groups, dtype=str), return_inverse=True, return_counts=True
-        )
+        names, codes, counts = np.unique(np.asarray(self.groups, dtype=str), return_inverse=True, return_counts=True)
         largest = np.argsort(-counts, kind="stable")[: self.max_groups]
         self.groups_ = [str(names[code]) for code in largest]
         low, high = np.quantile([values for values, _, _ in self._models], [0.001, 0.999])
@@ -220,9 +215,7 @@ class AuditDisplay(Display):
         return cls(frames.stack_rows(parts), metric).plot(ax)
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any, **options: Any
-    ) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any, y: Any = None, *, sensitive_features: Any, **options: Any) -> Self:
         """Draw one metric of a fitted model by group; options as in :meth:`from_predictions`."""
         f = {type(estimator).__name__: predicted(estimator, X)}
         return cls.from_predictions(f, sensitive_features, y, **options)

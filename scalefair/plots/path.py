@@ -12,17 +12,7 @@ from matplotlib.axes import Axes
 from scalefair._typing import Array, WithPath
 from scalefair.data import frames
 from scalefair.measures import explained_share
-from scalefair.plots.figures import (
-    AFTER,
-    BEFORE,
-    FAINT,
-    INK,
-    Display,
-    limits,
-    look_of,
-    share_axis,
-    share_bars,
-)
+from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, Display, limits, look_of, share_axis, share_bars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,9 +222,8 @@ class FrontDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, y_true: Any, y_pred: Any, sensitive_features: Any, *, random_state: int = 0,
-        ax: Axes | None = None,
-    ) -> Self:  # fmt: skip
+        cls, y_true: Any, y_pred: Any, sensitive_features: Any, *, random_state: int = 0, ax: Axes | None = None
+    ) -> Self:
         """Draw models as points, judged on rows that they have not seen.
 
         Parameters
@@ -255,9 +244,7 @@ class FrontDisplay(Display):
         for name, values in models.items():
             f = np.asarray(values, dtype=np.float64).reshape(-1)
             if len(f) != len(y):
-                raise ValueError(
-                    f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows"
-                )
+                raise ValueError(f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows")
             loss = (y - f) ** 2 / y.var()
             share = explained_share(f, sensitive_features, cv=5, random_state=random_state)
             row = (name, share, 0.0, 1 - loss.mean(), loss.std(ddof=1) / np.sqrt(len(y)))

@@ -111,8 +111,7 @@ class RelevanceDisplay(Display):
         missing = [name for name in self.inputs if name not in common]
         if missing:
             raise ValueError(
-                f"inputs has {missing}, which the models do not both have; choose from "
-                f"{', '.join(common[:20])}"
+                f"inputs has {missing}, which the models do not both have; choose from {', '.join(common[:20])}"
             )
         return list(self.inputs)
 
@@ -127,8 +126,7 @@ def length_scales(estimator: Any) -> dict[str, float]:
     count = theta.size if names is None else len(names)
     if theta.size not in (1, count):
         raise ValueError(
-            f"the kernel has {theta.size} length scales for {count} inputs; "
-            "fit with one length scale per input"
+            f"the kernel has {theta.size} length scales for {count} inputs; fit with one length scale per input"
         )
     labels = [f"x{j}" for j in range(count)] if names is None else list(names)
     return dict(zip(map(str, labels), np.broadcast_to(theta, count).tolist(), strict=True))
@@ -180,9 +178,7 @@ class ContributionDisplay(Display):
         return cls(table, attribute, max_columns).plot(ax)
 
     @classmethod
-    def from_predictions(
-        cls, y_pred: Any, X: Any, *, sensitive_features: Any, **options: Any
-    ) -> Self:
+    def from_predictions(cls, y_pred: Any, X: Any, *, sensitive_features: Any, **options: Any) -> Self:
         """Explain the predictions of any model; options as in :meth:`from_estimator`."""
         return cls.from_estimator(y_pred, X, sensitive_features=sensitive_features, **options)
 

@@ -127,11 +127,7 @@ class Frontier:
         return self.chosen == len(self.positions) - 1
 
 
-def fit_frontier(
-    problem: ReportProblem,
-    estimator: Any,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Frontier:
+def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str], None] = lambda _: None) -> Frontier:
     """Fit a fair estimator on the training rows; judge it at every limit on the other rows.
 
     Of several by name, which cross-validate, the one of least held-out error is taken. One that
@@ -167,9 +163,7 @@ def fit_frontier(
     )  # fmt: skip
 
 
-def _notes(
-    choice: ModelChoice | None, estimator: Any, rows: int, caught: list[warnings.WarningMessage]
-) -> list[str]:
+def _notes(choice: ModelChoice | None, estimator: Any, rows: int, caught: list[warnings.WarningMessage]) -> list[str]:
     """Return what readers should know of the fit."""
     notes = [" ".join(str(w.message).split()) for w in caught]
     if choice is not None:
@@ -200,9 +194,7 @@ def with_model(frontier: Frontier, name: str, given: Array | Outputs) -> Frontie
     return replace(frontier, others=(*frontier.others, other))
 
 
-def candidates(
-    estimator: Any, train: ReportRows, progress: Callable[[str], None]
-) -> tuple[list[Candidate], int]:
+def candidates(estimator: Any, train: ReportRows, progress: Callable[[str], None]) -> tuple[list[Candidate], int]:
     """Return the models of the frontier, the strictest first, and which one was chosen."""
     path = estimator.path_ if isinstance(estimator, WithPath) else None
     if "decisions_" in vars(estimator) or path is None:
@@ -229,9 +221,7 @@ def candidates(
     return [*made, Candidate(NO_LIMIT, baseline)], chosen
 
 
-def _refitted(
-    estimator: Any, train: ReportRows, progress: Callable[[str], None]
-) -> list[Candidate]:
+def _refitted(estimator: Any, train: ReportRows, progress: Callable[[str], None]) -> list[Candidate]:
     """Return the models at other limits on decisions, or at other weights of the penalty."""
     if "decisions_" in vars(estimator):
         progress("fitting other limits on decisions")
@@ -261,9 +251,7 @@ def _unpenalized(path: Any) -> Any:
     return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
 
 
-def judge_model(
-    one: Candidate, judge: Judge, test: JudgedRows, against: Outputs, notes: list[str]
-) -> Position:
+def judge_model(one: Candidate, judge: Judge, test: JudgedRows, against: Outputs, notes: list[str]) -> Position:
     """Return the numbers of a model, against those of the one that has no limit."""
     name, model, limit = one
     point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
@@ -293,9 +281,7 @@ def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            table = explain_share(
-                model, test.X, sensitive_features=test.sensitive if apart else None
-            )
+            table = explain_share(model, test.X, sensitive_features=test.sensitive if apart else None)
     except InputError as error:
         notes.append(f"contributions to the share are not known: {error}")
         return []

@@ -16,15 +16,7 @@ from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
 from scalefair.errors import CannotJudgeError
 from scalefair.measures import group_gaps
 from scalefair.measures.group_metrics import Mask
-from scalefair.report.position import (
-    DEPENDENCE,
-    SHARE,
-    Entry,
-    Position,
-    audit_entries,
-    normal_ends,
-    rows_of,
-)
+from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position, audit_entries, normal_ends, rows_of
 from scalefair.report.rates import RANGES, calibration, distributions, impact_ratios
 
 if TYPE_CHECKING:
@@ -81,9 +73,8 @@ class Judge:
 
     @classmethod
     def of(
-        cls, sensitive: Any, y: Array, threshold: float | None, *, has_outcome: bool = True,
-        like: Array | None = None,
-    ) -> Judge:  # fmt: skip
+        cls, sensitive: Any, y: Array, threshold: float | None, *, has_outcome: bool = True, like: Array | None = None
+    ) -> Judge:
         """Return the judge of held-out rows; rows alone in their level are left out.
 
         `like` are predictions: pictures show the range that they have.
@@ -110,9 +101,7 @@ class Judge:
         """Whether the targets are 0 and 1, so that predictions are probabilities."""
         return bool(np.isin(self.y, (0.0, 1.0)).all())
 
-    def position(
-        self, name: str, given: Outputs, against: Outputs | None = None, **point: Any
-    ) -> Position:
+    def position(self, name: str, given: Outputs, against: Outputs | None = None, **point: Any) -> Position:
         """Return the numbers of a model, from what it says of the held-out rows.
 
         `against` is what the model without a limit says.
@@ -146,18 +135,13 @@ class Judge:
 
     def _audit(self, own: Outputs) -> list[Entry]:
         tested = DEPENDENCE if len(self.y) >= MIN_TESTED else DEPENDENCE[1:3]
-        result = audit(
-            {"f": own.f}, y_true=self.y, quantiles=QUANTILES, measures=[SHARE, *tested],
-            **self.groups,
-        )  # fmt: skip
+        result = audit({"f": own.f}, y_true=self.y, quantiles=QUANTILES, measures=[SHARE, *tested], **self.groups)
         entries = [e for e in audit_entries(result, "f") if not e.measure.startswith(OF_DECISIONS)]
         # An audit refuses to compare decisions that are all the same.
         if own.decided is None or len(np.unique(own.decided)) == 1:
             return entries
         outcome = None if self.outcome is None else self.outcome.astype(float)
-        decided = audit(
-            {"f": own.decided.astype(float)}, y_true=outcome, measures=[], **self.groups
-        )
+        decided = audit({"f": own.decided.astype(float)}, y_true=outcome, measures=[], **self.groups)
         known = audit_entries(decided, "f")
         return entries + [e for e in known if e.measure.startswith(OF_DECISIONS)]
 
@@ -215,9 +199,10 @@ class Judge:
         means: dict[str, Any] = {"metrics": ["mean_prediction"]}
         entries = []
         for name, values, options in (
-            ("mean_change", own.f - start.f, means), ("rising", up, rates),
+            ("mean_change", own.f - start.f, means),
+            ("rising", up, rates),
             ("falling", down, rates),
-        ):  # fmt: skip
+        ):
             gaps = group_gaps(values.astype(float), quantiles=(), **options, **self.groups)
             rows = gaps.table[["attribute", "group", "value", "low", "high", "count", "small"]]
             for attribute, group, *numbers in rows.to_numpy().tolist():
@@ -226,8 +211,7 @@ class Judge:
 
     def _score_shares(self, scores: Array) -> list[Entry]:
         found = audit({"f": scores}, measures=[SHARE], **self.groups).table
-        rows = rows_of(found[found["measure"] == SHARE], "f",
-                        ["attribute", "value", "low", "high", "rows"])  # fmt: skip
+        rows = rows_of(found[found["measure"] == SHARE], "f", ["attribute", "value", "low", "high", "rows"])
         return [Entry(attribute, "", f"score_{SHARE}", *numbers) for attribute, *numbers in rows]
 
 

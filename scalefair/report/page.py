@@ -24,16 +24,7 @@ from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.errors import InputError, UnsavableError
 from scalefair.persistence import save
-from scalefair.plots import (
-    AFTER,
-    BEFORE,
-    FAINT,
-    INK,
-    FairPathDisplay,
-    RelevanceDisplay,
-    make_figure,
-    to_svg,
-)
+from scalefair.plots import AFTER, BEFORE, FAINT, INK, FairPathDisplay, RelevanceDisplay, make_figure, to_svg
 from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
 from scalefair.report.frontier import Frontier, check_fair, fit_frontier, position_table, with_model
@@ -175,9 +166,7 @@ def _write_twins(page: Path, models: Sequence[Position], record: dict[str, Any])
     write_atomically(page.with_suffix(".json"), text.encode())
 
 
-def render(
-    frontier: Frontier, model: str | None = None, provenance: Mapping[str, str] | None = None
-) -> str:
+def render(frontier: Frontier, model: str | None = None, provenance: Mapping[str, str] | None = None) -> str:
     """Return the report as the text of an HTML page; `model` is the file beside it, if any."""
     problem = frontier.problem
     relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
@@ -201,22 +190,23 @@ def render(
         load_code=load_code(frontier, model or MODEL),
         code=refit_code(frontier),
         files={"csv": "report.csv", "json": "report.json"},
-    )  # fmt: skip
+    )
 
 
 def write_audit(
-    result: Audit, page: str | os.PathLike[str], *, sensitive: Sequence[str],
-    provenance: Mapping[str, str], tables_of: Mapping[str, Mapping[str, Any]],
-) -> Path:  # fmt: skip
+    result: Audit,
+    page: str | os.PathLike[str],
+    *,
+    sensitive: Sequence[str],
+    provenance: Mapping[str, str],
+    tables_of: Mapping[str, Mapping[str, Any]],
+) -> Path:
     """Write the page of an audit of any models, with a csv and a JSON file beside it.
 
     `tables_of` are calibration, distributions and impacts of :class:`Position`, by model.
     """
     page = Path(page)
-    models = [
-        Position(name, tuple(audit_entries(result, name)), **tables_of.get(name, {}))
-        for name in result.models
-    ]
+    models = [Position(name, tuple(audit_entries(result, name)), **tables_of.get(name, {})) for name in result.models]
     origin = dict(provenance) | tables.software()
     origin |= {"Rows": f"{result.n_rows:,} judged, {result.n_missing:,} left out"}
     origin |= {"Notes": "; ".join(result.notes)} if result.notes else {}
@@ -284,12 +274,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "percent": lambda x: _unbroken(table_percent(x)), "fixed": fixed, "number": number,
+        "percent": lambda x: _unbroken(table_percent(x)),
+        "fixed": fixed,
+        "number": number,
         "pvalue": pvalue,
         "unbroken": _unbroken,
-        "written": lambda measure, x: _unbroken(tables.write_number(measure, x)), "listed": listed,
+        "written": lambda measure, x: _unbroken(tables.write_number(measure, x)),
+        "listed": listed,
         "interval": lambda entry: _unbroken(tables.write_interval(entry)),
-    }  # fmt: skip
+    }
     return environment
 
 
@@ -325,16 +318,13 @@ def path_plot(frontier: Frontier) -> Markup:
 def relevance_plot(table: pd.DataFrame) -> Markup:
     """Draw the length scales of a Gaussian process, without and with the penalty."""
     rows = table.head(MAX_INPUTS)
-    before, after = (
-        dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after")
-    )
+    before, after = (dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after"))
     figure, ax = make_figure(WIDTH, 1.2 + 0.27 * len(rows))
     display = RelevanceDisplay(before, after, list(rows["input"])).plot(ax)
     return inline_svg(
         figure,
         "relevance",
-        f"Length scales of {listed(display.inputs_)}, without and with the penalty. The table "
-        "below has the numbers.",
+        f"Length scales of {listed(display.inputs_)}, without and with the penalty. The table below has the numbers.",
     )
 
 

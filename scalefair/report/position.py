@@ -132,9 +132,7 @@ class Position:
     def _line_entries(self) -> Iterator[Entry]:
         """Yield the numbers of calibration and impact ratios."""
         for x in self.calibration:
-            predicted, came = (
-                f"{name} in {x.range}" for name in ("mean_prediction", "mean_target")
-            )
+            predicted, came = (f"{name} in {x.range}" for name in ("mean_prediction", "mean_target"))
             yield Entry(x.attribute, x.group, predicted, x.predicted, rows=x.rows)
             yield Entry(x.attribute, x.group, came, x.observed, x.low, x.high, x.rows)
         for rate, lines in self.impacts.items():
@@ -150,8 +148,7 @@ def audit_entries(result: Audit, model: str) -> list[Entry]:
     table, groups = result.table, result.groups
     columns = ["attribute", "measure", "value", "low", "high", "rows"]
     entries = [
-        Entry(attribute, "", measure, *numbers)
-        for attribute, measure, *numbers in rows_of(table, model, columns)
+        Entry(attribute, "", measure, *numbers) for attribute, measure, *numbers in rows_of(table, model, columns)
     ]
     columns = ["attribute", "group", "metric", "value", "low", "high", "count", "small"]
     if len(groups):
@@ -160,8 +157,7 @@ def audit_entries(result: Audit, model: str) -> list[Entry]:
         entries += [Entry("", "", str(name), float(x)) for name, x in overall.to_dict().items()]
     bias = {e[:2]: e.value for e in entries if e.measure == "bias"}
     means = [e for e in entries if e.measure == "mean_prediction" and e[:2] in bias]
-    targets = [e._replace(measure="mean_target", value=e.value - bias[e[:2]], low=np.nan,
-                          high=np.nan) for e in means]  # fmt: skip
+    targets = [e._replace(measure="mean_target", value=e.value - bias[e[:2]], low=np.nan, high=np.nan) for e in means]
     return entries + targets
 
 

@@ -188,8 +188,7 @@ def from_rows(
     n = len(values)
     if n < MIN_ROWS:
         raise InputError(
-            f"the table has {n} rows; expected at least {MIN_ROWS}, of which a fifth is held out",
-            "give more rows",
+            f"the table has {n} rows; expected at least {MIN_ROWS}, of which a fifth is held out", "give more rows"
         )
     tested = smallest_hash(seed, 0, n, round(HELD_OUT * n))
     train, test = (
@@ -201,9 +200,8 @@ def from_rows(
     _check_target_varies(target, train.y, "training")
     words = f"{HELD_OUT:.0%} of the rows, chosen at random (seed {seed})"
     return ReportProblem(
-        source, target, frames.column_names(S) or [], train, test, words, levels, code,
-        tested=tested, n_rows=n,
-    )  # fmt: skip
+        source, target, frames.column_names(S) or [], train, test, words, levels, code, tested=tested, n_rows=n
+    )
 
 
 def from_table(
@@ -250,9 +248,8 @@ def from_scan(
     held_out = f"{len(tested):,} rows, chosen at random (seed {seed})"
     code = python_code(reading, target, sensitive, levels, inputs)
     return ReportProblem(
-        source, target, sensitive, train, test, held_out, levels, code, weight, tested, n,
-        hash_files(scan),
-    )  # fmt: skip
+        source, target, sensitive, train, test, held_out, levels, code, weight, tested, n, hash_files(scan)
+    )
 
 
 def hash_files(scan: Scan) -> str:
@@ -265,9 +262,7 @@ def hash_files(scan: Scan) -> str:
     return f"sha256 {state.hexdigest()} (of the files)"
 
 
-def _inputs(
-    columns: Sequence[str], target: str, hidden: Sequence[str], weight: str | None
-) -> list[str]:
+def _inputs(columns: Sequence[str], target: str, hidden: Sequence[str], weight: str | None) -> list[str]:
     return [name for name in columns if name not in (target, weight, *hidden)]
 
 
@@ -313,14 +308,10 @@ def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
     elif column.kind in ("numeric", "boolean", "empty"):
         y = column.floats()
     else:
-        raise InputError(
-            f"{what} holds {column.kind} values; expected numbers or two levels", column=column.name
-        )
+        raise InputError(f"{what} holds {column.kind} values; expected numbers or two levels", column=column.name)
     if bad := int(np.sum(~np.isfinite(y))):
         raise InputError(
-            f"{what} is missing or infinite in {bad} of {len(y)} rows",
-            "leave those rows out",
-            column=column.name,
+            f"{what} is missing or infinite in {bad} of {len(y)} rows", "leave those rows out", column=column.name
         )
     return y, levels
 
@@ -328,8 +319,7 @@ def read_target(column: frames.Column) -> tuple[Array, tuple[str, str] | None]:
 def _check_target_varies(target: str, y: Array, rows: str) -> None:
     if np.ptp(y) == 0:
         raise InputError(
-            f"target: column {target!r} has the same value in all {rows} rows, so there is nothing "
-            "to predict",
+            f"target: column {target!r} has the same value in all {rows} rows, so there is nothing to predict",
             "choose another column",
             column=target,
         )
@@ -348,9 +338,8 @@ def check_roles(table: Any, target: str, sensitive: Sequence[str]) -> list[str]:
 
 
 def python_code(
-    reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None,
-    inputs: Sequence[str],
-) -> str:  # fmt: skip
+    reading: str, target: str, sensitive: Sequence[str], levels: tuple[str, str] | None, inputs: Sequence[str]
+) -> str:
     """Return Python that makes X, y and S."""
     y = f"data[{target!r}]"
     if levels is not None:

@@ -56,18 +56,14 @@ def distributions(
         alone = [] if len(names) == 1 else zip(names, levels, strict=True)
         for key in (*alone, (" × ".join(names), ", ".join(levels))):
             counts.setdefault(key, np.zeros(N_BARS))[i] += rows
-    return [
-        Distribution(*key, low, high, tuple((n / n.sum()).tolist())) for key, n in counts.items()
-    ]
+    return [Distribution(*key, low, high, tuple((n / n.sum()).tolist())) for key, n in counts.items()]
 
 
 def _quiet_gaps(values: Any, table: Any, bins: Mapping[str, Sequence[float]]) -> Any:
     """Return the groups that all columns of a table make; missing values are one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return group_gaps(
-            values, sensitive_features=table, missing="group", bins=bins, quantiles=()
-        )
+        return group_gaps(values, sensitive_features=table, missing="group", bins=bins, quantiles=())
 
 
 class CalibrationLine(NamedTuple):
@@ -83,9 +79,7 @@ class CalibrationLine(NamedTuple):
     high: float
 
 
-def calibration(
-    f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]]
-) -> list[CalibrationLine]:
+def calibration(f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]]) -> list[CalibrationLine]:
     """Return what was predicted and what came true, by group and range of the prediction.
 
     `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where
@@ -101,9 +95,7 @@ def calibration(
         numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
         lines += [
             CalibrationLine(attribute, group, within, int(rows), *map(float, each))
-            for (group, within), rows, *each in zip(
-                frame.levels, frame.counts, *numbers, strict=True
-            )
+            for (group, within), rows, *each in zip(frame.levels, frame.counts, *numbers, strict=True)
         ]
     return lines
 
@@ -135,9 +127,12 @@ class ImpactRatio(NamedTuple):
 
 
 def impact_ratios(
-    y_pred: Any, *, sensitive_features: Any, threshold: float | None = None,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    threshold: float | None = None,
     bins: Mapping[str, Sequence[float]] | None = None,
-) -> list[ImpactRatio]:  # fmt: skip
+) -> list[ImpactRatio]:
     """Return rates and impact ratios by category and intersection, as New York's Local Law 144.
 
     Parameters
@@ -173,9 +168,7 @@ def impact_ratios(
     f 0.25 0.5
     m 0.5 1.0
     """
-    options: dict[str, Any] = {
-        "sensitive_features": sensitive_features, "bins": bins, "missing": "drop",
-    }  # fmt: skip
+    options: dict[str, Any] = {"sensitive_features": sensitive_features, "bins": bins, "missing": "drop"}
     gaps = group_gaps(y_pred, threshold=threshold, quantiles=(0.5,), **options)
     if "selection_rate" not in gaps.overall:  # scores
         above = float(np.nextafter(gaps.overall["quantile_0.5"], np.inf))

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FITTED = {
-    "alpha_": "alpha", "eta_": "eta", "noise_": "noise", "amplitude_": "amplitude",
+    "alpha_": "alpha",
+    "eta_": "eta",
+    "noise_": "noise",
+    "amplitude_": "amplitude",
     "log_marginal_likelihood_value_": "log evidence",
-}  # fmt: skip
+}
 """What estimators find, and what the page calls it."""
 
 _PERCENT = re.compile(r"(rate|accuracy|share|rising|falling|contribution)(_difference)?$")
@@ -122,17 +125,19 @@ def settings(frontier: Frontier, given: dict[str, str]) -> dict[str, str]:
     fitted = ", ".join(f"{label} {number(float(x))}" for label, x in values if x is not None)
     n, m, judged = problem.train.n_rows, problem.test.n_rows, len(frontier.judge.y)
     made = {
-        **given, **software(),
-        "Data": problem.source, "Hash of the data": problem.fingerprint,
-        "Rows": f"{n + m:,} read, {n:,} to fit, {m:,} held out: {problem.held_out}; "
-                f"{m - judged:,} of these left out",
+        **given,
+        **software(),
+        "Data": problem.source,
+        "Hash of the data": problem.fingerprint,
+        "Rows": f"{n + m:,} read, {n:,} to fit, {m:,} held out: {problem.held_out}; {m - judged:,} of these left out",
         "Target": problem.target + levels,
         "Sensitive": f"{listed(problem.sensitive)}; the model {sees} when it predicts",
         "Inputs": f"{len(inputs)}: {', '.join(inputs)}" if inputs else "",
         "Seed": number(estimator.random_state) if isinstance(estimator.random_state, int) else "",
-        "Chosen": fitted, "Time": f"{number(frontier.seconds)} s to fit",
+        "Chosen": fitted,
+        "Time": f"{number(frontier.seconds)} s to fit",
         "Notes": "; ".join(frontier.notes),
-    }  # fmt: skip
+    }
     return {name: text for name, text in made.items() if text}
 
 
@@ -140,26 +145,30 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
     """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
     problem, estimator, choice = frontier.problem, frontier.estimator, frontier.choice
     certificate, after = vars(estimator).get("certificate_"), frontier.after
-    return dict(plain({
-        "finding": headline(frontier),
-        "data": problem.source,
-        "target": problem.target,
-        "target_levels": problem.levels,
-        "sensitive": list(problem.sensitive),
-        "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
-        "limit": frontier.limit,
-        "estimator": type(estimator).__name__,
-        "chosen": None if choice is None else choice.name,
-        "errors": None if choice is None else choice.errors,
-        "alpha": after.alpha,
-        "eta": after.eta,
-        "cost": _ends(after.get("cost_of_r2")),
-        "before": _score_record(frontier.before, frontier.limited),
-        "after": _score_record(after, frontier.limited),
-        "certificate": None if certificate is None else asdict(certificate),
-        "notes": list(frontier.notes),
-        "seconds": frontier.seconds,
-    }))  # fmt: skip
+    return dict(
+        plain(
+            {
+                "finding": headline(frontier),
+                "data": problem.source,
+                "target": problem.target,
+                "target_levels": problem.levels,
+                "sensitive": list(problem.sensitive),
+                "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
+                "limit": frontier.limit,
+                "estimator": type(estimator).__name__,
+                "chosen": None if choice is None else choice.name,
+                "errors": None if choice is None else choice.errors,
+                "alpha": after.alpha,
+                "eta": after.eta,
+                "cost": _ends(after.get("cost_of_r2")),
+                "before": _score_record(frontier.before, frontier.limited),
+                "after": _score_record(after, frontier.limited),
+                "certificate": None if certificate is None else asdict(certificate),
+                "notes": list(frontier.notes),
+                "seconds": frontier.seconds,
+            }
+        )
+    )
 
 
 def _score_record(position: Position, limited: str) -> dict[str, Any]:
@@ -190,7 +199,5 @@ def model_lists(models: Sequence[Position]) -> dict[str, Any]:
         "positions": [record for p in models for record in p.records()],
         "calibration": records(lambda p: (({}, x) for x in p.calibration)),
         "distributions": records(lambda p: (({}, x) for x in p.distributions)),
-        "impact_ratios": records(
-            lambda p: (({"of": of}, x) for of, lines in p.impacts.items() for x in lines)
-        ),
+        "impact_ratios": records(lambda p: (({"of": of}, x) for of, lines in p.impacts.items() for x in lines)),
     }

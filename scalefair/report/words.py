@@ -15,9 +15,13 @@ WORSE = 0.005
 """A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
 
 GROWING = (
-    "mutual_information", "normalized_hsic", "distance_correlation", "selection_rate_difference",
-    "true_positive_rate_difference", "false_positive_rate_difference",
-)  # fmt: skip
+    "mutual_information",
+    "normalized_hsic",
+    "distance_correlation",
+    "selection_rate_difference",
+    "true_positive_rate_difference",
+    "false_positive_rate_difference",
+)
 """Measures that a limit may make worse; 0 is best."""
 
 
@@ -118,10 +122,7 @@ def decisions(after: Position, before: Position | None = None) -> str:
     if before is not None and before is not after:
         starts = [before.get(x.measure, before.together).value for x in (gap, ratio)]
         if not math.isnan(starts[0]):
-            started = [
-                f" (without a limit {_pts(starts[0])})",
-                f" (without a limit {fixed(starts[1], 2)})",
-            ]
+            started = [f" (without a limit {_pts(starts[0])})", f" (without a limit {fixed(starts[1], 2)})"]
     return (
         f"The rate of positive decisions differs by up to {_pts(gap.value)} points between the "
         f"groups of {after.together}{started[0]}; the smallest is {fixed(ratio.value, 2)} times "
@@ -211,9 +212,7 @@ def refit_code(frontier: Frontier) -> str:
 
 def load_code(frontier: Frontier, name: str) -> str:
     """Return Python that loads the model of the page and predicts."""
-    columns = (
-        "a table with the inputs listed above" if frontier.problem.inputs else "rows as in the fit"
-    )
+    columns = "a table with the inputs listed above" if frontier.problem.inputs else "rows as in the fit"
     method = "predict_proba" if is_classifier(frontier.estimator) else "predict"
     load = f"model = scalefair.load({name!r})"
     return f"import scalefair\n\n{load}\nmodel.{method}(X)   # X: {columns}"

@@ -210,9 +210,7 @@ def rows_of_cells(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
     return np.maximum(sums**2 / np.maximum(squares, np.finfo(float).tiny), 1.0)
 
 
-def choose_rule(
-    rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None
-) -> DecisionRule:
+def choose_rule(rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None) -> DecisionRule:
     """Return the rule of most gain within the limit, or of least excess for its gain."""
     dual = _Dual(rows, spec)
     tried = list(_tried_prices(dual, near))
@@ -302,9 +300,7 @@ class DecisionRates:
     def of(cls, rows: DecisionRows, decided: NDArray[np.int64]) -> DecisionRates:
         """Measure decisions on rows."""
         K, G = rows.gain.shape[1], rows.propensity.shape[1]
-        before, after, true = (
-            np.eye(K)[part] for part in (np.argmax(rows.gain, axis=1), decided, rows.outcome)
-        )
+        before, after, true = (np.eye(K)[part] for part in (np.argmax(rows.gain, axis=1), decided, rows.outcome))
 
         def mean(values: Array, among: Array | float = 1.0) -> Array:
             among = np.broadcast_to(among, values.shape) * rows.weight[:, None]
@@ -321,23 +317,17 @@ class DecisionRates:
         )  # fmt: skip
 
 
-def gap_of(
-    rows: DecisionRows, decided: NDArray[np.int64], spec: DecisionSpec
-) -> tuple[float, float]:
+def gap_of(rows: DecisionRows, decided: NDArray[np.int64], spec: DecisionSpec) -> tuple[float, float]:
     """Return the largest difference between groups in the rate of a decision, and its error."""
     dual = _Dual(rows, spec)
     rates = dual.rates(np.eye(rows.gain.shape[1])[decided])
-    errors, rates = (
-        part.reshape(-1, rows.propensity.shape[1]) for part in (dual.errors(rates), rates)
-    )
+    errors, rates = (part.reshape(-1, rows.propensity.shape[1]) for part in (dual.errors(rates), rates))
     at = int(np.argmax(np.ptp(rates, axis=1)))
     ends = [int(np.argmax(rates[at])), int(np.argmin(rates[at]))]
     return float(np.ptp(rates[at])), float(np.hypot(*errors[at][ends]))
 
 
-def held_out_decisions(
-    rows: DecisionRows, spec: DecisionSpec, rule: DecisionRule
-) -> NDArray[np.int64]:
+def held_out_decisions(rows: DecisionRows, spec: DecisionSpec, rule: DecisionRule) -> NDArray[np.int64]:
     """Return the decision for each row, by a rule near `rule` chosen without its fold."""
     decided = np.empty(len(rows.group), dtype=np.int64)
     for fold in np.unique(rows.fold):

@@ -51,9 +51,8 @@ class Diagnostics:
 
 
 def diagnose(
-    matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True,
-    factor: Factor | None = None,
-) -> Diagnostics:  # fmt: skip
+    matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True, factor: Factor | None = None
+) -> Diagnostics:
     """Return the accuracy of the solution of a positive definite system.
 
     `scaled`: the solver is not affected by the scales of columns, as Cholesky's is not. `factor` is
@@ -91,9 +90,7 @@ def of_eigenvalues(values: Array, ridge: float, rounding: float = ROUNDING) -> D
     return digits_left(condition, rank, len(values), rounding)
 
 
-def digits_left(
-    condition: float, rank: int | None, size: int, rounding: float, jitter: float = 0.0
-) -> Diagnostics:
+def digits_left(condition: float, rank: int | None, size: int, rounding: float, jitter: float = 0.0) -> Diagnostics:
     """Return the diagnostics with the digits −log₁₀(u κ) that these leave."""
     error = max(rounding, jitter) * condition
     digits = 16.0 if error == 0 else float(np.clip(-np.log10(error), 0.0, 16.0))
@@ -232,6 +229,5 @@ class ProcessSpec:
     def fixed(self, eta: float, amplitude: float, noise: float | None = None) -> ProcessSpec:
         """Return the same process at a weight, with hyperparameters that were learnt before."""
         return replace(
-            self, eta=eta, unfairness=None, amplitude=amplitude, noise=noise, learn_scales=False,
-            n_restarts=0,
-        )  # fmt: skip
+            self, eta=eta, unfairness=None, amplitude=amplitude, noise=noise, learn_scales=False, n_restarts=0
+        )

@@ -85,9 +85,7 @@ def path_shares(share_factor: Array, deviation: Array, coef: Array) -> Array:
     E, p, t = coef.shape
     B = np.moveaxis(coef, 0, 1).reshape(p, -1)
     D_B = deviation[:, None] * B if deviation.ndim == 1 else deviation @ B
-    explained, variance = (
-        np.sum(part**2, axis=0).reshape(E, t).sum(axis=1) for part in (share_factor.T @ B, D_B)
-    )
+    explained, variance = (np.sum(part**2, axis=0).reshape(E, t).sum(axis=1) for part in (share_factor.T @ B, D_B))
     return share_of_variance(explained, variance, variance[0])[1:]
 
 

@@ -36,9 +36,7 @@ def test_a_regressor_becomes_fair_on_rows_held_out(hide):
     assert 250 < len(made.held_out) < 350
     assert made.estimator.n_samples_seen_ == 1200 - len(made.held_out)
     f = made.predict(X[made.held_out])
-    assert made.table["rmse"]["after"] == pytest.approx(
-        np.sqrt(np.mean((f - y[made.held_out]) ** 2))
-    )
+    assert made.table["rmse"]["after"] == pytest.approx(np.sqrt(np.mean((f - y[made.held_out]) ** 2)))
     found = made.after.compare("explained_share")
     assert float(found.iloc[-1, 0]) == pytest.approx(share["after"], abs=1e-9)
     assert f"{'does not use' if hide else 'uses'} the sensitive attributes" in made.summary
@@ -48,9 +46,7 @@ def test_a_regressor_becomes_fair_on_rows_held_out(hide):
 def test_a_classifier_keeps_its_labels():
     X, y = problem(2000)
     label = np.where(y > 0.5, "yes", "no")
-    made = make_fair(
-        LogisticRegression(), X[:, :4], label, X[:, 4].astype(str), n_components=20, random_state=0
-    )
+    made = make_fair(LogisticRegression(), X[:, :4], label, X[:, 4].astype(str), n_components=20, random_state=0)
     assert set(made.predict(X[:20, :4])) <= {"yes", "no"}
     assert made.table["explained_share"]["after"] < made.table["explained_share"]["before"]
     assert made.table["accuracy"].between(0.5, 1).all()
@@ -124,11 +120,7 @@ def test_the_final_model_is_fitted_on_all_rows_and_saved(model, tmp_path):
         ({"y": np.ones(7)}, ValueError, [[60, 7]]),
         ({"model": OneHotEncoder()}, TypeError, ["base_estimator=OneHotEncoder()"]),
         ({"model": LogisticRegression(), "y": np.arange(60) % 3}, ValueError, ["y ", "3 classes"]),
-        (
-            {"X": BatchSource([(np.ones((2, 2)), np.ones(2))])},
-            TypeError,
-            ["X ", "BatchSource"],
-        ),
+        ({"X": BatchSource([(np.ones((2, 2)), np.ones(2))])}, TypeError, ["X ", "BatchSource"]),
     ],
 )
 def test_bad_input_is_named(change, error, words):
@@ -150,9 +142,14 @@ def test_the_limit_is_the_optimum_of_a_known_problem():
     X, y = known(4000, 0)
     new, target = known(4000, 1)
     model = FairKernelRidge(
-        feature_map="linear", sensitive_columns=[1], sensitive_kernel="categorical", alpha=1e-8,
-        eta=1.0, base_estimator=LinearRegression(), random_state=0,
-    ).fit(X, y)  # fmt: skip
+        feature_map="linear",
+        sensitive_columns=[1],
+        sensitive_kernel="categorical",
+        alpha=1e-8,
+        eta=1.0,
+        base_estimator=LinearRegression(),
+        random_state=0,
+    ).fit(X, y)
     found = limit_gap(model, new, target)
     assert abs(found.gap) < 0.002
     # f = a(x + t·g'), g' = ±1/2 of variance 1/4: at share u, t²/4 = u(1 + t²/4), and the error
@@ -184,9 +181,7 @@ def test_centring_from_moments_is_that_of_the_rows():
     X, y = problem(500)
     Psi = (X[:, 4:] == np.arange(3)).astype(float)
     h = X @ np.arange(5.0)
-    moments = Moments.accumulate(
-        ArraySource(X, X[:, 4:], y[:, None]), Identity().fit(X), OneHot().fit(X[:, 4:])
-    )
+    moments = Moments.accumulate(ArraySource(X, X[:, 4:], y[:, None]), Identity().fit(X), OneHot().fit(X[:, 4:]))
     new, _ = problem(50, seed=1)
     one = Centring.of_moments(moments, ("phi",), np.arange(5.0))
     other = Centring.of_rows(Psi, h, y, moments.units["psi"])
@@ -200,9 +195,7 @@ def test_centring_from_moments_is_that_of_the_rows():
 
 def test_rows_that_the_base_model_has_seen_are_named():
     X, y = problem(300)
-    model = FairRidge(
-        eta=1.0, sensitive_columns=[4], base_estimator=DecisionTreeRegressor(), random_state=0
-    ).fit(X, y)
+    model = FairRidge(eta=1.0, sensitive_columns=[4], base_estimator=DecisionTreeRegressor(), random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="has seen some of these rows, most likely"):
         limit_gap(model, X[:200], y[:200])
     limit_gap(model, *problem(200, seed=1))  # no warning

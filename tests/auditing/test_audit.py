@@ -38,9 +38,7 @@ def frame():
 @pytest.fixture(scope="module")
 def result(frame):
     models = {"fitted": frame["score"], "noise": np.random.default_rng(9).normal(size=500)}
-    return audit(
-        models, sensitive_features=frame[[*S, "age"]], y_true=frame["truth"], threshold=0.3
-    )
+    return audit(models, sensitive_features=frame[[*S, "age"]], y_true=frame["truth"], threshold=0.3)
 
 
 def value(result, model, attribute, measure):
@@ -79,12 +77,8 @@ def test_shares_have_intervals_in_numbers_and_words(frame, result):
     (noise,) = rows[(rows["model"] == "noise") & (rows["attribute"] == "sex")].to_dict("records")
     assert noise["low"] == 0
     assert "variance of the predictions (95 % interval 0.0 % to" in noise["words"]
-    narrow = audit(
-        frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.5
-    ).table
-    wide = audit(
-        frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.99
-    ).table
+    narrow = audit(frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.5).table
+    wide = audit(frame["score"], sensitive_features=frame["sex"], measures=QUICK, confidence=0.99).table
     widths = [float((t["high"] - t["low"]).iloc[0]) for t in (narrow, wide)]
     assert widths[1] / widths[0] == pytest.approx(2.5758 / 0.6745, rel=0.05)
 
@@ -120,13 +114,7 @@ def test_the_audit_of_a_model_is_what_its_own_path_reports(frame, columns, eta):
     y, s, w = frame["target"], frame[columns], frame["weight"] + 1.0
     model = FairKernelRidge(n_components=60, eta=eta, random_state=0)
     model.fit(X, y, sensitive_features=s, sample_weight=w)
-    found = audit(
-        {"fair": model.predict(X)},
-        sensitive_features=s,
-        sample_weight=w,
-        measures=QUICK,
-        random_state=0,
-    )
+    found = audit({"fair": model.predict(X)}, sensitive_features=s, sample_weight=w, measures=QUICK, random_state=0)
     share = value(found, "fair", " × ".join(columns), "explained_share_in_sample")
     assert share == pytest.approx(model.explained_share_, rel=1e-6)
     (point,) = model.path(etas=[eta]).table["explained_share"]
@@ -159,25 +147,15 @@ def test_gaps_are_those_of_group_gaps_and_of_fairlearn(frame):
         odds = fl.equalized_odds_ratio(y, p, sensitive_features=s)
         assert value(found, "label", attribute, "equalized_odds_ratio") == pytest.approx(odds)
         parity = fl.demographic_parity_difference(y, p, sensitive_features=s)
-        assert value(found, "label", attribute, "selection_rate_difference") == pytest.approx(
-            parity
-        )
+        assert value(found, "label", attribute, "selection_rate_difference") == pytest.approx(parity)
 
 
 def test_order_of_rows_and_of_models_changes_nothing(frame):
     shuffled = frame.sample(frac=1, random_state=2)
     names = ["explained_share_in_sample", "normalized_hsic", "hsic", "distance_correlation"]
-    first = audit(
-        {"a": frame["score"], "b": frame["target"]}, sensitive_features=frame[S], measures=names
-    )
-    second = audit(
-        {"b": shuffled["target"], "a": shuffled["score"]},
-        sensitive_features=shuffled[S],
-        measures=names,
-    )
-    pd.testing.assert_frame_equal(
-        first.compare(), second.compare()[["a", "b"]], rtol=1e-8, atol=1e-10
-    )
+    first = audit({"a": frame["score"], "b": frame["target"]}, sensitive_features=frame[S], measures=names)
+    second = audit({"b": shuffled["target"], "a": shuffled["score"]}, sensitive_features=shuffled[S], measures=names)
+    pd.testing.assert_frame_equal(first.compare(), second.compare()[["a", "b"]], rtol=1e-8, atol=1e-10)
 
 
 def test_few_rows_and_extremes_are_judged_as_far_as_they_go():
@@ -206,18 +184,13 @@ def test_files_and_dask_equal_memory(frame, tmp_path):
     attributes = ["sex", "age"]
     with pytest.warns(UserWarning, match="56 rows in which a sensitive attribute is missing"):
         expected = audit(
-            table[["score", "other"]],
-            sensitive_features=table[attributes],
-            y_true=table["truth"],
-            **options,
+            table[["score", "other"]], sensitive_features=table[attributes], y_true=table["truth"], **options
         )
     assert expected.n_missing == 56
     for data in (scan, lazy):
         models = {"score": data["score"], "other": data["other"]}
         with pytest.warns(UserWarning, match="56 rows"):
-            found = audit(
-                models, sensitive_features=data[attributes], y_true=data["truth"], **options
-            )
+            found = audit(models, sensitive_features=data[attributes], y_true=data["truth"], **options)
         pd.testing.assert_frame_equal(
             found.table.drop(columns="words"), expected.table.drop(columns="words"), rtol=1e-6
         )
@@ -252,18 +225,14 @@ def test_models_are_compared(result):
 
 def test_words_stand_beside_the_numbers(result):
     share = value(result, "fitted", "sex", "explained_share")
-    (words,) = result.table.query(
-        "model == 'fitted' and attribute == 'sex' and measure == 'explained_share'"
-    )["words"]
+    (words,) = result.table.query("model == 'fitted' and attribute == 'sex' and measure == 'explained_share'")["words"]
     start = f"sex explains {100 * share:.1f} % of the variance of the predictions (95 % interval "
     assert words.startswith(start)
     assert words in str(result)
     assert "Audit of 500 rows by sex, race, age and sex × race × age." in str(result)
     assert "together explain" in str(result)
     assert "the mean prediction is" in str(result)
-    pay = scalefair.audit(
-        [42_740.4] * 30 + [8_739.6] * 30, sensitive_features=["a"] * 30 + ["b"] * 30, random_state=0
-    )
+    pay = scalefair.audit([42_740.4] * 30 + [8_739.6] * 30, sensitive_features=["a"] * 30 + ["b"] * 30, random_state=0)
     assert "the mean prediction is 42,740 for a and 8740 for b (" in str(pay)
 
 
@@ -301,20 +270,14 @@ def test_only_continuous_attributes_have_shares_but_no_groups(frame):
 
 CASES = {
     "constant": ({"y_pred": np.full(500, 0.7)}, ["'y_pred'", 0.7, "every row"]),
-    "constant model": (
-        {"y_pred": {"a": np.arange(500.0), "b": np.ones(500)}},
-        ["y_pred 'b'", "is 1 "],
-    ),
+    "constant model": ({"y_pred": {"a": np.arange(500.0), "b": np.ones(500)}}, ["y_pred 'b'", "is 1 "]),
     "constant label": ({"y_pred": np.zeros(500, int)}, ["'y_pred'", "is 0 "]),
     "threshold": ({"threshold": 99.0}, ["threshold=99", "no row", "y_pred 'score'"]),
     "low threshold": ({"threshold": -99.0}, ["threshold=-99", "every row", "y_pred 'score'"]),
     "decisions of scores": ({"metrics": "selection_rate"}, ["'selection_rate'", "threshold="]),
     "text": ({"y_pred": ["a", "b"] * 250}, ["'y_pred'", "categorical"]),
     "missing": ({"sensitive_features": {"k": [None, *["x", "y"] * 249, "x"]}}, ["'k'", "missing"]),
-    "group of one": (
-        {"sensitive_features": {"k": ["z", *["x", "y"] * 249, "x"]}},
-        ["'k'", "'z'", "one row"],
-    ),
+    "group of one": ({"sensitive_features": {"k": ["z", *["x", "y"] * 249, "x"]}}, ["'k'", "'z'", "one row"]),
     "measure": ({"measures": ["fairness"]}, ["measures", "'fairness'"]),
 }
 

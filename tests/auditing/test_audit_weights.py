@@ -26,9 +26,7 @@ def test_weight_two_is_the_row_twice():
     frame = people(900)
     many = repeated(frame)
     names = ["explained_share_in_sample", "normalized_hsic", "hsic"]
-    first = audit(
-        frame["score"], sensitive_features=frame[S], sample_weight=frame["weight"], measures=names
-    )
+    first = audit(frame["score"], sensitive_features=frame[S], sample_weight=frame["weight"], measures=names)
     second = audit(many["score"], sensitive_features=many[S], measures=names)
     np.testing.assert_allclose(first.table["value"], second.table["value"], rtol=1e-8)
     assert first.n_rows == (frame["weight"] > 0).sum()
@@ -38,11 +36,7 @@ def test_a_common_factor_of_the_weights_changes_no_line(frame):
     def found(weight):
         s = frame[[*S, "age"]]
         return audit(
-            frame["score"],
-            sensitive_features=s,
-            y_true=frame["truth"],
-            sample_weight=weight,
-            threshold=0.3,
+            frame["score"], sensitive_features=s, y_true=frame["truth"], sample_weight=weight, threshold=0.3
         ).table
 
     weight = frame["weight"] + 0.5
@@ -59,11 +53,7 @@ def test_every_line_uses_the_weights(frame):
     columns = [*S, "age"]
     plain, weighted = (
         audit(
-            frame["score"],
-            sensitive_features=frame[columns],
-            y_true=frame["truth"],
-            threshold=0.3,
-            sample_weight=w,
+            frame["score"], sensitive_features=frame[columns], y_true=frame["truth"], threshold=0.3, sample_weight=w
         ).table
         for w in (None, weight * len(frame) / weight.sum())
     )
@@ -79,18 +69,11 @@ def test_every_line_uses_the_weights(frame):
 def test_weighted_rows_leave_out_what_knows_no_weights(frame):
     weight = frame["weight"] + 1
     for w in (weight, weight * len(frame) / weight.sum()):
-        found = audit(
-            frame["score"], sensitive_features=frame["sex"], y_true=frame["truth"], sample_weight=w
-        )
+        found = audit(frame["score"], sensitive_features=frame["sex"], y_true=frame["truth"], sample_weight=w)
         measures = ("mutual_information", "hsic_pvalue", "conditional_hsic_pvalue")
         assert not set(measures) & set(found.table["measure"])
     with refused("measures", "'hsic_pvalue'", "weighted", error=ValueError):
-        audit(
-            frame["score"],
-            sensitive_features=frame["sex"],
-            sample_weight=weight,
-            measures=["hsic_pvalue"],
-        )
+        audit(frame["score"], sensitive_features=frame["sex"], sample_weight=weight, measures=["hsic_pvalue"])
     with refused("measures", "'conditional_hsic_pvalue'", "y_true", error=ValueError):
         audit(frame["score"], sensitive_features=frame["sex"], measures=["conditional_hsic_pvalue"])
 
@@ -101,9 +84,7 @@ def test_the_sensitive_kernel_may_be_an_object():
     score, code = rng.normal(size=5000), np.zeros(5000)
     code[::50] = np.repeat(np.arange(1, 51), 2)
     by_name, by_object = (
-        audit(
-            score, sensitive_features={"code": code}, measures=QUICK, sensitive_kernel=kernel
-        ).table
+        audit(score, sensitive_features={"code": code}, measures=QUICK, sensitive_kernel=kernel).table
         for kernel in ("categorical", Categorical())
     )
     pd.testing.assert_frame_equal(by_name, by_object)
@@ -118,15 +99,9 @@ def test_a_rare_number_costs_no_line(values):
     n = 2000
     rare, sex = np.zeros(n), rng.choice(["f", "m"], n)
     rare[[7, 700, 1500]] = values
-    found = audit(
-        rng.normal(size=n),
-        sensitive_features={"sex": sex, "rare": rare},
-        y_true=rng.integers(0, 2, n),
-    )
+    found = audit(rng.normal(size=n), sensitive_features={"sex": sex, "rare": rare}, y_true=rng.integers(0, 2, n))
     for name in ("rare", "sex × rare"):
-        lines = found.table[
-            (found.table["attribute"] == name) & found.table["measure"].isin(MEASURE_NAMES)
-        ]
+        lines = found.table[(found.table["attribute"] == name) & found.table["measure"].isin(MEASURE_NAMES)]
         assert set(lines["measure"]) == set(MEASURE_NAMES)
         assert np.isfinite(lines["value"]).all()
 
@@ -138,9 +113,7 @@ def test_a_measure_that_rows_do_not_allow_is_missing_and_named():
     score, target, rare = *rng.normal(size=(2, n)), np.zeros(n)
     rare[[3, 5]] = 1.0  # not among the rows of the conditional test
     with pytest.warns(UserWarning, match=r"^rare( × age)?: conditional_hsic_pvalue is"):
-        found = audit(
-            score, sensitive_features={"rare": rare, "age": rng.normal(size=n)}, y_true=target
-        )
+        found = audit(score, sensitive_features={"rare": rare, "age": rng.normal(size=n)}, y_true=target)
     lines = found.table.set_index(["attribute", "measure"])
     missing = lines.index[lines["value"].isna()]
     assert ("rare", "conditional_hsic_pvalue") in missing

@@ -105,8 +105,7 @@ def test_the_share_of_the_distribution():
         certify(f, sensitive_features=SEX, unfairness=0.02, limit_on="output")
     own = FairKernelRidge(output_kernel="rbf", eta=1.0, n_components=20, random_state=0)
     own.fit(X[FIT], Y[FIT], sensitive_features=SEX[FIT])
-    made = certify(own.predict(X[FIT]), sensitive_features=SEX[FIT], unfairness=0.9,
-                   limit_on="output")  # fmt: skip
+    made = certify(own.predict(X[FIT]), sensitive_features=SEX[FIT], unfairness=0.9, limit_on="output")
     assert made.estimate == pytest.approx(own.output_share_, abs=0.01)
 
 
@@ -116,9 +115,7 @@ def test_numbers_and_weights():
     assert "features" in made.functions
     assert 0.05 < made.estimate < 0.15
     w = rng.exponential(size=N)
-    first, second = (
-        certify(f, sensitive_features=SEX, unfairness=0.3, sample_weight=c * w) for c in (1, 9)
-    )
+    first, second = (certify(f, sensitive_features=SEX, unfairness=0.3, sample_weight=c * w) for c in (1, 9))
     assert first.upper_bound == pytest.approx(second.upper_bound, rel=1e-6)
     assert first.upper_bound > certify(f, sensitive_features=SEX, unfairness=0.3).upper_bound
 
@@ -132,9 +129,7 @@ def test_streams(tmp_path, limit_on):
     expected = certified(limit_on=limit_on, **options)
     frame = dd.from_pandas(table, npartitions=3)
     for part in (scan, frame):
-        made = certify(
-            MODEL, part[["a", "b"]], sensitive_features=part[["sex"]], limit_on=limit_on, **options
-        )
+        made = certify(MODEL, part[["a", "b"]], sensitive_features=part[["sex"]], limit_on=limit_on, **options)
         assert made.upper_bound == pytest.approx(expected.upper_bound, rel=1e-6)
         assert made.rows == 1200
 
@@ -146,9 +141,7 @@ def test_rows_that_the_model_was_fitted_on():
 
 @pytest.mark.parametrize(
     "options",
-    [{"confidence": c} for c in (0.0, 1.0, 1.5)]
-    + [{"unfairness": u} for u in (0, -1.0, 2.0)]
-    + [{"limit_on": "odd"}],
+    [{"confidence": c} for c in (0.0, 1.0, 1.5)] + [{"unfairness": u} for u in (0, -1.0, 2.0)] + [{"limit_on": "odd"}],
 )
 def test_bad_parameters(options):
     ((name, value),) = options.items()
@@ -206,18 +199,14 @@ def test_odds_are_rates_of_decisions_at_each_target(tmp_path):
         frame = group_gaps(d[y == level], sensitive_features=s[y == level])["s0"]
         bounds.append(frame.gap("selection_rate", 0.9)[0].high)
     assert made.upper_bound == pytest.approx(max(bounds), rel=1e-12)
-    same = certify(
-        d, sensitive_features=s, unfairness=0.9, limit_on="decisions", control_features=y
-    )
+    same = certify(d, sensitive_features=s, unfairness=0.9, limit_on="decisions", control_features=y)
     assert same.upper_bound == made.upper_bound
     plain = certify(d, sensitive_features=s, unfairness=0.9, limit_on="decisions")
     assert plain.estimate > 0.02 + made.estimate  # y differs between the groups
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"d": d, "s": s, "y": y == "yes"}).to_parquet(path)
     rows = scan_parquet(path)
-    streamed = certify(
-        rows["d"], sensitive_features=rows["s"], unfairness=0.9, limit_on="odds", y_true=rows["y"]
-    )
+    streamed = certify(rows["d"], sensitive_features=rows["s"], unfairness=0.9, limit_on="odds", y_true=rows["y"])
     assert streamed.upper_bound == pytest.approx(made.upper_bound, rel=1e-12)
 
 
@@ -267,15 +256,11 @@ def test_too_large_conditional_shares_and_odds_are_seldom_certified(limit):
 
     def share(seed):
         f, s, c = controlled(seed, 1.02 * limit)
-        return lambda: certify(
-            f, sensitive_features=s, control_features=c, unfairness=limit, confidence=0.9
-        )
+        return lambda: certify(f, sensitive_features=s, control_features=c, unfairness=limit, confidence=0.9)
 
     def odds(seed):
         d, s, y = decided(seed, gap=limit + 0.002)
-        return lambda: certify(
-            d, sensitive_features=s, y_true=y, limit_on="odds", unfairness=limit, confidence=0.9
-        )
+        return lambda: certify(d, sensitive_features=s, y_true=y, limit_on="odds", unfairness=limit, confidence=0.9)
 
     assert certified_rate(map(share, range(200))) <= most
     assert certified_rate(map(odds, range(200))) <= most

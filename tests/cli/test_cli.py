@@ -76,16 +76,18 @@ def test_the_main_job_writes_a_report_and_says_where(run, data, tmp_path):
     assert model.removesuffix(".") in page.read_text("utf-8")
     assert all(name in model for name in ("Gaussian kernel", "Laplace kernel", "boosted trees"))
     assert sorted(p.name for p in page.parent.iterdir()) == [
-        "frontier.csv", "model.scalefair", "report.csv", "report.html", "report.json",
-    ]  # fmt: skip
+        "frontier.csv",
+        "model.scalefair",
+        "report.csv",
+        "report.html",
+        "report.json",
+    ]
     path = pd.read_csv(page.parent / "frontier.csv")
     assert {"alpha", "eta", "mse_cv", "explained_share_cv"} <= {*path}
     assert len(path) == len(path[["alpha", "eta"]].drop_duplicates()) > 100
 
 
-def test_json_is_all_that_stdout_gets_and_does_not_depend_on_the_container(
-    run, first, table, tmp_path
-):
+def test_json_is_all_that_stdout_gets_and_does_not_depend_on_the_container(run, first, table, tmp_path):
     table.to_csv(tmp_path / "b.csv.gz", index=False)
     (tmp_path / "d").mkdir()
     table[:100].to_parquet(tmp_path / "d" / "0.parquet")
@@ -166,10 +168,7 @@ def test_hostile_names_do_not_break_out(run, table, tmp_path):
         (["{data}", "--sensitive", "s"], "--target is needed with DATA"),
         (["{data}", "--target", "y"], "--sensitive is needed with DATA"),
         (["--target", "y"], "--target belongs to DATA"),
-        (
-            ["{data}", "--target", "yy", "--sensitive", "s"],
-            "target: column 'yy' is not in the table",
-        ),
+        (["{data}", "--target", "yy", "--sensitive", "s"], "target: column 'yy' is not in the table"),
         (["{data}", "--target", "y", "--sensitive", "s,u"], "sensitive: column 'u' is not"),
         (["{data}", "--target", "w", "--sensitive", "s"], "column 'w' is text with 3 levels"),
         (["{data}", *OPTIONS, "--unfairness", "1.5"], "'--unfairness': 1.5 is not between 0 and 1"),
@@ -254,9 +253,7 @@ def test_version_and_help():
         assert "frontier" in result.stdout
     listed = CliRunner().invoke(main, []).stdout.partition("Commands:\n")[2]
     parts = [part.splitlines() for part in listed.split("\n\n")]
-    assert [line.split()[0] for line in parts[0]] == [
-        "frontier", "fit", "predict", "audit", "explain", "certify",
-    ]  # fmt: skip
+    assert [line.split()[0] for line in parts[0]] == ["frontier", "fit", "predict", "audit", "explain", "certify"]
     assert [line.split()[0] for line in parts[1][1:]] == ["moments", "merge"]
     commands = [*parts[0], *parts[1][1:]]
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)

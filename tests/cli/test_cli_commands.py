@@ -92,25 +92,19 @@ def test_kept_columns_come_first_and_nothing_is_overwritten(folder):
     assert list(found) == ["id", "prediction", "prediction_"]
     assert (found["prediction"] == 7).all()
     assert found["id"].equals(table["id"])
-    assert (
-        len(list(predictions(folder, "m.scalefair", "taken.csv", "k.csv", "--keep", "all"))) == 11
-    )
+    assert len(list(predictions(folder, "m.scalefair", "taken.csv", "k.csv", "--keep", "all"))) == 11
 
 
 def test_a_hidden_attribute_is_not_needed_to_predict(folder):
     out = folder / "hidden.scalefair"
-    succeed(
-        "fit", folder / "pay.csv", *PAY, *SMALL, "--hide-sensitive", "--alpha", 1e-3, "--out", out
-    )
+    succeed("fit", folder / "pay.csv", *PAY, *SMALL, "--hide-sensitive", "--alpha", 1e-3, "--out", out)
     table = pd.read_csv(folder / "pay.csv").drop(columns=["sex", "shift", "pay"])
     table.to_csv(folder / "without.csv", index=False)
     found = predictions(folder, "hidden.scalefair", "without.csv")
     model = scalefair.load(out)
     assert not {"sex", "shift"} & set(model.feature_names_in_)
     assert len(found) == 400
-    line = refuse(
-        "predict", folder / "m.scalefair", folder / "without.csv", "--out", folder / "no.csv"
-    )
+    line = refuse("predict", folder / "m.scalefair", folder / "without.csv", "--out", folder / "no.csv")
     assert "lacks 2 column(s)" in line
     assert "'sex'" in line
 
@@ -132,27 +126,10 @@ def test_options_reach_the_estimator(folder):
     succeed("fit", folder / "pay.csv", *PAY, *options, "--drop", "id", "--out", out)
     model = scalefair.load(out)
     assert type(model) is FairKernelRidge
-    assert (model.feature_map, model.alpha, model.eta, model.random_state) == (
-        "fourier",
-        0.01,
-        3,
-        5,
-    )
+    assert (model.feature_map, model.alpha, model.eta, model.random_state) == ("fourier", 0.01, 3, 5)
     assert model.moments_.blocks["phi"] == 16
     record = json.loads(
-        succeed(
-            "fit",
-            folder / "pay.csv",
-            *PAY,
-            *SMALL,
-            "--eta",
-            0,
-            "--drop",
-            "id",
-            "--out",
-            out,
-            "--json",
-        )
+        succeed("fit", folder / "pay.csv", *PAY, *SMALL, "--eta", 0, "--drop", "id", "--out", out, "--json")
     )
     assert (record["eta"], record["limit"]) == (0, None)
     assert record["explained_share_cv"] > 0.3
@@ -172,9 +149,7 @@ def test_the_kind_of_the_target_decides(folder, values, classes):
     table = people(300).assign(pay=np.resize(values, 300)).drop(columns="id")
     table.to_parquet(folder / "k.parquet")
     out, own = folder / "k.scalefair", ["--target", "pay", "--sensitive", "sex"]
-    record = json.loads(
-        succeed("fit", folder / "k.parquet", *own, *SMALL, "--alpha", 0.1, "--out", out, "--json")
-    )
+    record = json.loads(succeed("fit", folder / "k.parquet", *own, *SMALL, "--alpha", 0.1, "--out", out, "--json"))
     assert record["kind"] == ("regression" if classes is None else "classification")
     assert record.get("classes") == classes
     found = predictions(folder, "k.scalefair", "k.parquet")
@@ -190,10 +165,7 @@ def test_two_numbers_may_be_a_regression(folder):
     people(300).assign(pay=np.resize([0, 1], 300)).to_parquet(folder / "b.parquet")
     own = ["--target", "pay", "--sensitive", "sex", "--kind", "regression", "--json"]
     out = folder / "b.scalefair"
-    assert (
-        json.loads(succeed("fit", folder / "b.parquet", *own, *SMALL, "--out", out))["kind"]
-        == "regression"
-    )
+    assert json.loads(succeed("fit", folder / "b.parquet", *own, *SMALL, "--out", out))["kind"] == "regression"
 
 
 @pytest.mark.parametrize("command", ["fit", "frontier"])
@@ -243,14 +215,10 @@ def test_an_audit_is_that_of_python(folder):
     own = [out, "--sensitive", "sex,shift", "--truth", "pay", "--missing", "drop"]
     record = json.loads(succeed("audit", *own, "--json"))
     scan = scalefair.scan_parquet(out)
-    expected = scalefair.audit(
-        scan[["prediction"]], sensitive_features=scan[["sex", "shift"]], y_true=scan["pay"]
-    )
+    expected = scalefair.audit(scan[["prediction"]], sensitive_features=scan[["sex", "shift"]], y_true=scan["pay"])
     assert record["n_rows"] == 400
     assert [row["measure"] for row in record["table"]] == list(expected.table["measure"])
-    np.testing.assert_allclose(
-        [row["value"] for row in record["table"]], expected.table["value"], rtol=1e-9
-    )
+    np.testing.assert_allclose([row["value"] for row in record["table"]], expected.table["value"], rtol=1e-9)
     words = succeed("audit", *own, "--table")
     assert expected.summary.splitlines()[0] in words
     assert "equalized" not in words
@@ -268,20 +236,14 @@ def test_an_audit_of_classes(folder):
     )
     assert as_text == as_numbers != other
     assert "name the one that counts" in refuse(*own, "--truth", "y", "--positive", "maybe")
-    assert "probabilities" in refuse(
-        "audit", folder / "c.csv", "--prediction", "y", "--sensitive", "sex"
-    )
+    assert "probabilities" in refuse("audit", folder / "c.csv", "--prediction", "y", "--sensitive", "sex")
 
 
 def test_without_data_adult_is_used(tmp_path):
     out = tmp_path / "adult.scalefair"
     own = ["--components", 5, "--alpha", 0.1, "--kind", "classification"]
     record = json.loads(succeed("fit", *own, "--out", out, "--json"))
-    assert (record["target"], record["sensitive"], record["rows"]) == (
-        "income",
-        ["sex", "race"],
-        32561,
-    )
+    assert (record["target"], record["sensitive"], record["rows"]) == ("income", ["sex", "race"], 32561)
     succeed("predict", out, "--keep", "income,sex,race", "--out", tmp_path / "p.parquet")
     found = pd.read_parquet(tmp_path / "p.parquet")
     assert len(found) == 16281
@@ -366,9 +328,8 @@ def test_certificates_of_odds_and_with_controls(tmp_path):
     for limit_on, (options, given) in cases.items():
         record = json.loads(succeed(*certify, "--limit-on", limit_on, *options))
         expected = scalefair.certify(
-            loaded, inputs, sensitive_features=new[["sex"]], unfairness=0.9, limit_on=limit_on,
-            **given,
-        )  # fmt: skip
+            loaded, inputs, sensitive_features=new[["sex"]], unfairness=0.9, limit_on=limit_on, **given
+        )
         assert record["upper_bound"] == pytest.approx(expected.upper_bound, rel=1e-6)
     for more in (["--limit-on", "odds"], ["--truth", "hired"], ["--control", "nothing"]):
         assert call(*certify, *more).exit_code == 2

@@ -41,10 +41,7 @@ def test_the_model_of_least_held_out_error_is_taken(tmp_path, command):
     errors = records["auto"]["errors"]
     assert records["auto"]["chosen"] == "boosted trees" == min(errors, key=errors.get)
     assert errors["boosted trees"] < 0.5 * errors["Gaussian kernel"]
-    r2 = {
-        name: each["r2_cv"] if command == "fit" else each["after"]["r2"]
-        for name, each in records.items()
-    }
+    r2 = {name: each["r2_cv"] if command == "fit" else each["after"]["r2"] for name, each in records.items()}
     assert r2["auto"] == pytest.approx(r2["trees"])
     assert r2["auto"] > max(r2["kernel"], r2["linear"])
 
@@ -60,9 +57,7 @@ def test_a_tie_within_one_percent_goes_to_trees(kernel, chosen, monkeypatch):
     taken = choice.choose_model(made, lambda model: model)
     assert taken.name == chosen
     taken.model.path_ = SimpleNamespace(table={})
-    assert (f"{chosen} {taken.errors[chosen]:.4f} (within 1%)" in taken.summary) == (
-        chosen == "trees"
-    )
+    assert (f"{chosen} {taken.errors[chosen]:.4f} (within 1%)" in taken.summary) == (chosen == "trees")
 
 
 def test_frontier_has_the_options_of_fit(tmp_path):

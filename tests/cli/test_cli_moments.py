@@ -23,9 +23,7 @@ def folder(tmp_path_factory):
     like = ["--like", path / "start.scalefair"]
     succeed("moments", path / "b.csv", *like, "--out", path / "b.moments")
     parts = [path / "a.moments", path / "b.moments"]
-    (path / "merge.json").write_text(
-        succeed("merge", *parts, "--out", path / "all.moments", "--json")
-    )
+    (path / "merge.json").write_text(succeed("merge", *parts, "--out", path / "all.moments", "--json"))
     return path
 
 

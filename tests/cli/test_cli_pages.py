@@ -37,9 +37,7 @@ def test_hidden_and_visible_and_the_users_own_model_side_by_side(folder, tmp_pat
     assert names[-2:] == [compared, "sensitive columns visible"]
     # The user's predictions are those of the held-out rows.
     scores = pd.read_csv(folder / "scores.csv")
-    tested = scalefair.report.from_table(
-        pd.read_csv(folder / "loans.csv"), target="repaid", sensitive=["sex"]
-    ).tested
+    tested = scalefair.report.from_table(pd.read_csv(folder / "loans.csv"), target="repaid", sensitive=["sex"]).tested
     held = scores.iloc[tested]
     own = rows[(rows["model"] == compared) & (rows["measure"] == "mean_prediction")]
     for level in ("f", "m"):
@@ -68,9 +66,7 @@ def test_what_cannot_be_compared_is_refused(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "threshold", [["--threshold", 0.5], pytest.param([], marks=pytest.mark.every)]
-)
+@pytest.mark.parametrize("threshold", [["--threshold", 0.5], pytest.param([], marks=pytest.mark.every)])
 def test_an_audit_of_any_models_as_a_page(folder, tmp_path, threshold):
     given = ["audit", folder / "scores.csv", "--prediction", "ours,theirs", *threshold]
     given += ["--sensitive", "sex,race", "--truth", "repaid"]
@@ -83,9 +79,7 @@ def test_an_audit_of_any_models_as_a_page(folder, tmp_path, threshold):
     result = json.loads(succeed(*given, "--json"))
     table = pd.read_csv(tmp_path / "a.csv", keep_default_na=False, na_values=[""])
     own = table[table["group"].isna() & table["attribute"].notna()]
-    np.testing.assert_allclose(
-        own["value"], [np.nan if r["value"] is None else r["value"] for r in result["table"]]
-    )
+    np.testing.assert_allclose(own["value"], [np.nan if r["value"] is None else r["value"] for r in result["table"]])
     twin = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert twin["table"] == result["table"]
     assert twin["provenance"]["Hash of the data"].startswith("sha256")

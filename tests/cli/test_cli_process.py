@@ -60,9 +60,7 @@ def test_from_a_csv_to_predictions(folder, tmp_path):
     code, out, err = run("fit", folder / "d.csv", *FIT, *own)
     assert code == 0, err
     assert json.loads(out)["rows"] == 300
-    assert err == (
-        "scalefair: note: column 'id' is different in every row, an identifier: left out\n"
-    )
+    assert err == ("scalefair: note: column 'id' is different in every row, an identifier: left out\n")
     own = ["--keep", "sex", "--out", tmp_path / "p.csv"]
     code, out, err = run("predict", tmp_path / "m.scalefair", folder / "d.csv", *own)
     assert (code, err) == (0, "")
@@ -116,16 +114,11 @@ def test_a_reader_that_left_before_the_only_line(folder):
 @pytest.mark.processes
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_stdout_is_an_error(folder):
-    for arguments in (
-        ["--help"],
-        ["predict", folder / "m.scalefair", folder / "d.csv", "--out", "-"],
-    ):
+    for arguments in (["--help"], ["predict", folder / "m.scalefair", folder / "d.csv", "--out", "-"]):
         with open("/dev/full", "w") as full:
             code, _, err = run(*arguments, stdout=full)
         assert code == 2
-        assert one_line(err) == (
-            "scalefair: error: No space left on device; make room, or write elsewhere"
-        )
+        assert one_line(err) == ("scalefair: error: No space left on device; make room, or write elsewhere")
 
 
 @pytest.mark.processes

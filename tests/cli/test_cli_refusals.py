@@ -37,18 +37,12 @@ def folder(tmp_path_factory):
         ("fit nowhere.csv --target pay --sensitive sex", "no such file or folder; check the path"),
         ("fit none*.parquet --target pay --sensitive sex", "the pattern matches no file"),
         ("fit broken.parquet --target pay --sensitive sex", "cannot be read as a complete parquet"),
-        (
-            "fit notes.txt --target pay --sensitive sex",
-            "cannot be read as a csv file with a header",
-        ),
+        ("fit notes.txt --target pay --sensitive sex", "cannot be read as a csv file with a header"),
         ("fit header.csv --target a --sensitive b", "no rows; give a file with data"),
         ("fit file --target a --sensitive b", "the file is empty"),
         ("fit empty --target a --sensitive b", "the folder holds no .parquet file"),
         ("fit late.csv --target pay --sensitive sex", "read it as text with --text x"),
-        (
-            "fit d.csv --target pai --sensitive sex",
-            "--target: column 'pai' is not in the table; did you mean 'pay'?",
-        ),
+        ("fit d.csv --target pai --sensitive sex", "--target: column 'pai' is not in the table; did you mean 'pay'?"),
         ("fit d.csv --target pay --sensitive sexe", "did you mean 'sex'?"),
         ("fit d.csv --target pay --sensitive sex --drop hour", "did you mean 'hours'?"),
         ("fit d.csv --target pay --sensitive sex --weight hours", "hours"),
@@ -64,17 +58,11 @@ def folder(tmp_path_factory):
         ("fit d.csv --target pay --sensitive sex --delimiter ;", "give --delimiter ','"),
         ("fit tabs.csv --target pay --sensitive sex", "give --delimiter $'\\t'"),
         ("fit d.csv --target job --sensitive sex --kind regression", "is text; expected numbers"),
-        (
-            "fit d.csv --target pay --sensitive sex --out empty",
-            "Path 'empty' is a directory",
-        ),
+        ("fit d.csv --target pay --sensitive sex --out empty", "Path 'empty' is a directory"),
         ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
         ("fit d.csv --target pay --sensitive sex --out /dev/null", "/dev/null is no regular file"),
         ("fit --scheduler tcp://127.0.0.1:9 --out x", "--scheduler needs DATA"),
-        (
-            "fit d.csv --target pay --sensitive sex --scheduler tcp://127.0.0.1:9",
-            "no dask scheduler answered",
-        ),
+        ("fit d.csv --target pay --sensitive sex --scheduler tcp://127.0.0.1:9", "no dask scheduler answered"),
         ("predict nowhere.scalefair d.csv", "'nowhere.scalefair' does not exist"),
         ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),
         ("predict d.csv d.csv", "damaged or no scalefair file; give one that scalefair wrote"),
@@ -108,9 +96,7 @@ def folder(tmp_path_factory):
 )
 def test_bad_input_is_one_line_with_the_remedy(folder, monkeypatch, command, words):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(
-        "scalefair.data.sources.dask.connect.__kwdefaults__", {"timeout": 0.2, "security": None}
-    )
+    monkeypatch.setattr("scalefair.data.sources.dask.connect.__kwdefaults__", {"timeout": 0.2, "security": None})
     before = sorted(os.listdir())
     assert words in refuse(*command.split())
     assert sorted(os.listdir()) == before
@@ -150,10 +136,7 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
     ("error", "words"),
     [
         (InputError("it is wrong", "mend it"), "it is wrong; mend it"),
-        (
-            UselessColumnError("x is empty", "drop it", column="x"),
-            "x is empty; leave it out of --sensitive",
-        ),
+        (UselessColumnError("x is empty", "drop it", column="x"), "x is empty; leave it out of --sensitive"),
         (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
         (CsvOptionError("one cell", "delimiter", ";"), "one cell; give --delimiter ';'"),
     ],

@@ -75,9 +75,7 @@ def test_decimal_commas_are_named_and_read(table, tmp_path):
     assert (caught.value.option, caught.value.value) == ("decimal", ",")
     with refused("decimal='.'", error=CsvOptionError):
         scalefair.scan_csv(tmp_path / "a.csv", decimal=",")
-    assert scalefair.scan_csv(
-        path, delimiter=";", column_types=dict.fromkeys(table, "string")
-    ).kinds
+    assert scalefair.scan_csv(path, delimiter=";", column_types=dict.fromkeys(table, "string")).kinds
 
 
 def test_text_that_is_not_utf_8(table, tmp_path):
@@ -122,9 +120,7 @@ def test_an_index_without_a_name_is_left_out(table, tmp_path, name):
     with pytest.warns(UserWarning, match=re.escape(repr(name))):
         scan = scalefair.scan_csv(path)
     assert scan.columns == list(table)
-    assert (
-        list(scalefair.load(path.with_suffix(".scalefair")).feature_names_in_) == list(table)[:-1]
-    )
+    assert list(scalefair.load(path.with_suffix(".scalefair")).feature_names_in_) == list(table)[:-1]
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
@@ -143,11 +139,7 @@ def test_one_row_and_as_many_classes_as_rows(table, tmp_path):
 
 
 def test_a_spreadsheet_is_told_how_to_become_a_table(tmp_path):
-    for name, head in (
-        ("t.xlsx", b"PK\x03\x04"),
-        ("t.xls", b"\xd0\xcf\x11\xe0"),
-        ("t", b"PK\x03\x04"),
-    ):
+    for name, head in (("t.xlsx", b"PK\x03\x04"), ("t.xls", b"\xd0\xcf\x11\xe0"), ("t", b"PK\x03\x04")):
         (tmp_path / name).write_bytes(head + bytes(99))
         message = refuse("fit", tmp_path / name, *FIT)
         assert "csv" in message
@@ -171,15 +163,19 @@ HEAVY = ("sklearn", "scipy.stats", "numba", "pandas", "matplotlib", "dask", "dis
 @pytest.mark.parametrize(
     "command",
     [
-        "--help", "-h", "-V", "fit t.csv --target nope --sensitive sex",
+        "--help",
+        "-h",
+        "-V",
+        "fit t.csv --target nope --sensitive sex",
         "frontier t.csv --target pay",
-        "fit t.csv --target pay --sensitive sex --unfairness 7", "audit t.csv --sensitive nope",
-        "predict nowhere t.csv", "explain t.csv --sensitive nope", "fit t.xlsx --target a",
+        "fit t.csv --target pay --sensitive sex --unfairness 7",
+        "audit t.csv --sensitive nope",
+        "predict nowhere t.csv",
+        "explain t.csv --sensitive nope",
+        "fit t.xlsx --target a",
     ],
-)  # fmt: skip
-def test_a_wrong_header_or_option_is_known_before_anything_heavy_is_loaded(
-    table, tmp_path, command
-):
+)
+def test_a_wrong_header_or_option_is_known_before_anything_heavy_is_loaded(table, tmp_path, command):
     table.to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04")
     code = (
@@ -188,8 +184,13 @@ def test_a_wrong_header_or_option_is_known_before_anything_heavy_is_loaded(
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *command.split()],
-        env=ENV, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        env=ENV,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert done.stdout.splitlines()[-1] == "LOADED []", done.stderr
 
 

@@ -25,8 +25,7 @@ def rows(n, seed=0):
 def cut(parts, sizes):
     ends = np.cumsum(sizes).tolist()
     return [
-        tuple(frames.slice_rows(part, end - size, end) for part in parts)
-        for size, end in zip(sizes, ends, strict=True)
+        tuple(frames.slice_rows(part, end - size, end) for part in parts) for size, end in zip(sizes, ends, strict=True)
     ]
 
 

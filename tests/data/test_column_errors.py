@@ -48,11 +48,7 @@ CASES = {
     "lists": (lambda: frames.columns(pa.table({"a": [[1, 2]]})), "a", ""),
     "one kind, then another": (lambda: statistics(GOOD, GOOD.assign(a="x")), "a", ""),
     "one name, then another": (lambda: statistics(GOOD, GOOD.rename(columns={"b": "c"})), "c", ""),
-    "unknown level": (
-        lambda: SensitiveEncoder().fit(GOOD[["s"]]).transform(GOOD[["s"]].replace("f", "x")),
-        "s",
-        "",
-    ),
+    "unknown level": (lambda: SensitiveEncoder().fit(GOOD[["s"]]).transform(GOOD[["s"]].replace("f", "x")), "s", ""),
     "missing attribute": (lambda: SensitiveEncoder().fit(MISSING[["s"]]), "s", ""),
     "constant attribute": (lambda: SensitiveEncoder().fit(GOOD[["s"]].assign(s="f")), "s", ""),
     "unknown name": (lambda: frames.take_columns(GOOD, "z"), "z", ""),
@@ -61,15 +57,9 @@ CASES = {
     "not finite": (lambda: check_finite("X", np.array([[0, np.nan]]), names="ab"), "b", "X"),
     "text among the targets": (lambda: open_rows(GOOD, y=GOOD[["s"]]), "s", "y"),
     "missing targets": (lambda: open_rows(GOOD, y=MISSING["b"].to_numpy()), "y", "y"),
-    "negative weights": (
-        lambda: open_rows(GOOD, weight=-GOOD["a"].to_numpy()),
-        "sample_weight",
-        "in memory",
-    ),
+    "negative weights": (lambda: open_rows(GOOD, weight=-GOOD["a"].to_numpy()), "sample_weight", "in memory"),
     "a missing attribute of a fit": (
-        lambda: FairKernelRidge(eta=1.0).fit(
-            GOOD[["a"]], np.arange(N), sensitive_features=MISSING["s"]
-        ),
+        lambda: FairKernelRidge(eta=1.0).fit(GOOD[["a"]], np.arange(N), sensitive_features=MISSING["s"]),
         "s",
         "",
     ),
@@ -151,8 +141,6 @@ def test_no_error_about_a_column_forgets_which(room):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                 kind, given = call.func.id, {keyword.arg for keyword in call.keywords}
                 about = kind.endswith("Error") and names_a_column(call)
-                if about and (
-                    kind == "ValueError" or (kind != "TypeError" and "column" not in given)
-                ):
+                if about and (kind == "ValueError" or (kind != "TypeError" and "column" not in given)):
                     found.append(f"{path.name}:{call.lineno}")
     assert not found

@@ -15,9 +15,7 @@ SENSITIVE = ["sex", "age"]
 MODELS = {
     "nystroem": FairKernelRidge(n_components=40, eta=1.0, random_state=0),
     "limit": FairRidge(unfairness=0.05, random_state=0),
-    "cv": FairKernelRidgeCV(
-        n_components=30, alphas=[1e-4, 1e-2], etas=[0, 1, 10], cv=3, random_state=0
-    ),
+    "cv": FairKernelRidgeCV(n_components=30, alphas=[1e-4, 1e-2], etas=[0, 1, 10], cv=3, random_state=0),
 }
 
 
@@ -86,9 +84,8 @@ def test_sensitive_columns_of_a_scan(table, tmp_path):
     plain, target, _, _ = parts(table)
     for hide in (False, True):
         model = FairKernelRidge(
-            n_components=30, eta=1.0, sensitive_columns=SENSITIVE, hide_sensitive=hide,
-            random_state=0,
-        )  # fmt: skip
+            n_components=30, eta=1.0, sensitive_columns=SENSITIVE, hide_sensitive=hide, random_state=0
+        )
         streamed = fit(model, X, y, None, None)
         reference = fit(model, plain, target, None, None)
         np.testing.assert_allclose(streamed.predict(X), reference.predict(plain), rtol=1e-9)

@@ -126,9 +126,7 @@ class Marked:
 @pytest.fixture(scope="module")
 def client():
     """Two workers in this process: quick, and graphs are pickled all the same."""
-    cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-    )
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
     with cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
@@ -215,10 +213,7 @@ def test_tls(start, tmp_path):
     names = ["-subj", "/CN=localhost", "-keyout", key, "-out", certificate]
     subprocess.run([*make, *names], check=True, capture_output=True, timeout=LIMIT)
     security = Security(
-        tls_ca_file=certificate,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-        require_encryption=True,
+        tls_ca_file=certificate, tls_client_cert=certificate, tls_client_key=key, require_encryption=True
     )
     options = ("--tls-ca-file", certificate, "--tls-cert", certificate, "--tls-key", key)
     cluster, client = start(2, "--protocol", "tls", *options, security=security)
@@ -272,9 +267,7 @@ class Glutton(Workers):
 
 def test_a_worker_out_of_memory_is_an_error_that_says_so(start):
     _, client = start(
-        1,
-        worker=("--nanny", "--memory-limit", "400MiB"),
-        env={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"},
+        1, worker=("--nanny", "--memory-limit", "400MiB"), env={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     )
     error, _ = ends(lambda: source(client).fold(Glutton, 20))
     assert isinstance(error, RuntimeError)

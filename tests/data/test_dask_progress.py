@@ -34,9 +34,7 @@ def clients():
     """Two clusters within this process, neither of them the default."""
 
     def start():
-        return LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-        )
+        return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
 
     with (
         start() as one,

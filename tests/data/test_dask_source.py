@@ -35,9 +35,7 @@ RNG = np.random.default_rng(0)
 X, S = RNG.normal(size=(N, 3)), RNG.integers(0, 3, size=(N, 1)).astype(float)
 Y, W = RNG.normal(size=(N, 2)), RNG.integers(0, 3, size=N).astype(float)
 FRAME = pd.DataFrame(np.column_stack([X, S, Y, W]), columns=["a", "b", "c", "s", "y", "z", "w"])
-ROW_MAP = Design(
-    RandomFourier(n_components=20, random_state=0).fit(X), OneHot().fit(S), n_targets=2
-)
+ROW_MAP = Design(RandomFourier(n_components=20, random_state=0).fit(X), OneHot().fit(S), n_targets=2)
 FOLDS = Folds(3, lambda rows: rows * 7 % 3)
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=8)
 
@@ -56,9 +54,7 @@ def numeric(chunk):
 def partitioned(rows, lengths):
     """A data frame in partitions of these lengths, which dask does not know."""
     ends = np.cumsum([0, *lengths])
-    return dd.from_map(
-        lambda i: rows.iloc[ends[i] : ends[i + 1]], range(len(lengths)), meta=rows.iloc[:0]
-    )
+    return dd.from_map(lambda i: rows.iloc[ends[i] : ends[i + 1]], range(len(lengths)), meta=rows.iloc[:0])
 
 
 def unknown(array):
@@ -74,21 +70,23 @@ SOURCES = {
     "columns": (da.from_array(X, (99, 2)), S, da.from_array(Y, (300, 1)), da.from_array(W, 7)),
     "one": (da.from_array(X, -1), da.from_array(S, 100), Y, W),
     "empty": (
-        da.from_array(X, ((0, 10, 0, 990), 3)), da.from_array(S[:, 0], ((500, 0, 500),)),
-        da.from_array(Y, ((0, N), 2)), W,
+        da.from_array(X, ((0, 10, 0, 990), 3)),
+        da.from_array(S[:, 0], ((500, 0, 500),)),
+        da.from_array(Y, ((0, N), 2)),
+        W,
     ),
     "unknown": (unknown(da.from_array(X, (120, 3))), S, unknown(da.from_array(Y, (300, 2))), W),
     "memory": (X, da.from_array(S, 400), FRAME[["y", "z"]], da.from_array(W, 30)),
     "frame": (FRAMES[["a", "b", "c"]], FRAMES["s"], FRAMES[["y", "z"]], FRAMES["w"]),
     "mixed": (FRAMES[["a", "b", "c"]], da.from_array(S, 130), Y, FRAMES["w"]),
     "frames": (
-        partitioned(FRAME[["a", "b", "c"]], [333, 667]), FRAMES[["s"]],
-        dd.from_pandas(FRAME[["y", "z"]], npartitions=3), partitioned(FRAME["w"], [N]),
+        partitioned(FRAME[["a", "b", "c"]], [333, 667]),
+        FRAMES[["s"]],
+        dd.from_pandas(FRAME[["y", "z"]], npartitions=3),
+        partitioned(FRAME["w"], [N]),
     ),
-    "filtered": tuple(
-        FRAMES[FRAMES.a < 9][part] for part in (["a", "b", "c"], ["s"], ["y", "z"], "w")
-    ),
-}  # fmt: skip
+    "filtered": tuple(FRAMES[FRAMES.a < 9][part] for part in (["a", "b", "c"], ["s"], ["y", "z"], "w")),
+}
 
 
 def close(moments, expected):
@@ -105,9 +103,7 @@ def test_moments_of_every_fold_are_those_of_arrays(name, rows_per_task):
     weight = None if SOURCES[name][3] is None else W
     expected = accumulate(ArraySource(X, S, Y, weight), ROW_MAP, folds=FOLDS, rows=64)
     source = DaskSource(*SOURCES[name], rows_per_task=rows_per_task).then(numeric)
-    for moments, wanted in zip(
-        accumulate(source, ROW_MAP, folds=FOLDS, rows=64), expected, strict=True
-    ):
+    for moments, wanted in zip(accumulate(source, ROW_MAP, folds=FOLDS, rows=64), expected, strict=True):
         close(moments, wanted)
 
 
@@ -154,9 +150,7 @@ def test_fold_feeds_every_row_once_in_order_with_its_number(x, cuts, task):
     np.testing.assert_array_equal(np.concatenate([c.y for c in seen])[:, 0], rows)
     np.testing.assert_array_equal(np.concatenate([c.weight for c in seen]), 1 + rows)
     if n:
-        assert [c.where for c in seen] == [
-            f"partition {np.searchsorted(ends, c.row, side='right')}" for c in seen
-        ]
+        assert [c.where for c in seen] == [f"partition {np.searchsorted(ends, c.row, side='right')}" for c in seen]
     chunks = list(source.chunks(4))
     assert [(c.row, c.where) for c in chunks] == [(c.row, c.where) for c in seen]
     assert source.n_rows == n
@@ -280,9 +274,7 @@ def test_map_is_a_lazy_dask_array_in_the_partitions_of_x():
 def test_map_does_not_count_and_keeps_unknown_lengths():
     reads = []
     frame = dd.from_map(
-        lambda i: reads.append(i) or FRAME.iloc[100 * i : 100 * (i + 1)],
-        range(10),
-        meta=FRAME.iloc[:0],
+        lambda i: reads.append(i) or FRAME.iloc[100 * i : 100 * (i + 1)], range(10), meta=FRAME.iloc[:0]
     )
     lazy = DaskSource(frame[["a", "b"]]).map(lambda: lambda c: np.asarray(c.x).sum(axis=1), 30)
     assert reads == []
@@ -367,9 +359,7 @@ def test_parquet_keeps_its_partitions_however_few_columns_are_counted(tmp_path):
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_progress_counts_tasks_up(scheduler):
     calls = []
-    source = DaskSource(
-        da.from_array(X, 100), rows_per_task=100, progress=lambda *counts: calls.append(counts)
-    )
+    source = DaskSource(da.from_array(X, 100), rows_per_task=100, progress=lambda *counts: calls.append(counts))
     with dask.config.set(scheduler=scheduler):
         source.fold(Recorder, 50)
     assert calls == [(done, 10) for done in range(1, 11)]

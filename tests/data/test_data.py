@@ -26,15 +26,18 @@ from tests.groups import people
 pytestmark = pytest.mark.filterwarnings("ignore:.*too small to judge")
 
 S = ["sex", "race", "few", "age"]
-LOOKS = {
-    "x": Look("y_pred", values=True),
-    "s": Look("s", values=True, groups=True),
-    "y": Look("y_true"),
-}
+LOOKS = {"x": Look("y_pred", values=True), "s": Look("s", values=True, groups=True), "y": Look("y_true")}
 NAMES = [
-    "explained_share", "explained_share_in_sample", "normalized_hsic", "hsic", "nocco",
-    "distance_correlation", "mutual_information", "hsic_pvalue", "conditional_hsic_pvalue",
-]  # fmt: skip
+    "explained_share",
+    "explained_share_in_sample",
+    "normalized_hsic",
+    "hsic",
+    "nocco",
+    "distance_correlation",
+    "mutual_information",
+    "hsic_pvalue",
+    "conditional_hsic_pvalue",
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +46,7 @@ def frame():
 
 
 def surveyed(frame, *, drop=False, rows=None, **parts):
-    source = open_rows(
-        frame[["score"]], frame[S], frame["truth"], frame["weight"], **parts
-    ).source  # fmt: skip
+    source = open_rows(frame[["score"]], frame[S], frame["truth"], frame["weight"], **parts).source
     if rows is None:
         return survey_rows(source, LOOKS, size=50, seed=3, drop=drop)
     return source.fold(lambda: Surveyor(LOOKS, 50, 3, drop=drop), rows)
@@ -118,8 +119,9 @@ def test_every_container_is_surveyed_alike(frame, kind, tmp_path):
     parts = (frame[["score"]], frame[S], frame["truth"], frame["weight"])
     data = {"polars": pl.from_pandas, "dask": lambda f: dd.from_pandas(f, npartitions=3)}.get(kind)
     if kind == "batches":
-        cut = [tuple(part[i : i + 250] for part in (parts[0], parts[2], parts[1], parts[3]))
-               for i in range(0, 900, 250)]  # fmt: skip
+        cut = [
+            tuple(part[i : i + 250] for part in (parts[0], parts[2], parts[1], parts[3])) for i in range(0, 900, 250)
+        ]
         rows = open_rows(BatchSource(cut))
     else:
         data = scalefair.scan_parquet(tmp_path) if kind == "scan" else data(frame)
@@ -152,8 +154,7 @@ def test_an_audit_reads_batches_twice(frame):
     found = audit(BatchSource(batches), sensitive_features=None, threshold=0.3)
     assert batches.count == 2 * 9
     data = dd.from_pandas(frame, npartitions=2)
-    same = audit(data[["score", "target"]], sensitive_features=data[S], y_true=data["truth"],
-                 threshold=0.3)  # fmt: skip
+    same = audit(data[["score", "target"]], sensitive_features=data[S], y_true=data["truth"], threshold=0.3)
     assert set(found.table["measure"]) >= set(NAMES)
     pd.testing.assert_frame_equal(found.table, same.table, rtol=1e-9)
 
@@ -216,10 +217,13 @@ def test_a_survey_says_where_numbers_are_not_finite_and_attributes_missing(frame
     infinite, gap = np.where(np.arange(900)[:, None] == 800, np.inf, x), s.where(s.index != 5)
     looks = {"s": Look("", check=SensitiveEncoder.check_present)}
     batches = [
-        ("batches 0 to 1", ["X has", "1 value", "column 0", "infinite"],
-         [(infinite[:300], None, s[:300]), (infinite[300:], None, s[300:])]),
+        (
+            "batches 0 to 1",
+            ["X has", "1 value", "column 0", "infinite"],
+            [(infinite[:300], None, s[:300]), (infinite[300:], None, s[300:])],
+        ),
         ("batch 0", ["'sex'", "1 missing"], [(x, None, gap)]),
-    ]  # fmt: skip
+    ]
     for where, words, batch in batches:
         with refused(*words, error=ValueError) as caught:
             survey_rows(BatchSource(batch), looks, size=5, seed=3, finite=("x", "weight"))
@@ -247,10 +251,6 @@ def test_fits_of_scans_compute_what_is_in_dask(frame, model, tmp_path):
 def test_targets_and_weights_of_a_scan_beside_rows_in_memory(frame, tmp_path):
     frame.to_parquet(tmp_path / "people.parquet")
     scan, x = scalefair.scan_parquet(tmp_path), frame[["score", "age"]]
-    model = FairRidge().fit(
-        x, scan["truth"], sensitive_features=scan["sex"], sample_weight=scan["weight"]
-    )
-    expected = FairRidge().fit(
-        x, frame["truth"], sensitive_features=frame["sex"], sample_weight=frame["weight"]
-    )
+    model = FairRidge().fit(x, scan["truth"], sensitive_features=scan["sex"], sample_weight=scan["weight"])
+    expected = FairRidge().fit(x, frame["truth"], sensitive_features=frame["sex"], sample_weight=frame["weight"])
     np.testing.assert_array_equal(model.predict(x), expected.predict(x))

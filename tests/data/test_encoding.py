@@ -17,12 +17,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scalefair.data.columns import (
-    Spread,
-    TableStatistics,
-    sensitive_statistics,
-    table_statistics,
-)
+from scalefair.data.columns import Spread, TableStatistics, sensitive_statistics, table_statistics
 from scalefair.data.encoding import SensitiveEncoder, TableEncoder
 from tests.errors import refused
 
@@ -46,10 +41,7 @@ def people(n: int = 400, seed: int = 0) -> pd.DataFrame:
 
 def reference(min_frequency: float | None, drop: str | None):
     one_hot = OneHotEncoder(
-        drop=drop,
-        min_frequency=min_frequency,
-        sparse_output=False,
-        handle_unknown="infrequent_if_exist",
+        drop=drop, min_frequency=min_frequency, sparse_output=False, handle_unknown="infrequent_if_exist"
     )
     return make_column_transformer((StandardScaler(), NUMBERS), (one_hot, LEVELS))
 
@@ -161,9 +153,7 @@ def test_a_column_without_values_is_left_out_with_a_warning():
     expected = TableEncoder().fit_transform(X)
     for later in (empty, empty.assign(none=1.0), empty.assign(nothing="text")):
         np.testing.assert_array_equal(encoder.transform(later), expected)
-    assert list(encoder.get_feature_names_out()) == list(
-        TableEncoder().fit(X).get_feature_names_out()
-    )
+    assert list(encoder.get_feature_names_out()) == list(TableEncoder().fit(X).get_feature_names_out())
     with refused("'none'", error=ValueError), pytest.warns(UserWarning, match="'none'"):
         TableEncoder().fit(empty[["none"]])
 
@@ -186,9 +176,7 @@ def test_a_share_that_equals_the_limit_is_kept():
     X = pd.DataFrame({"c": ["a"] * 9 + ["b"]})
     weight = np.full(10, 0.1)
     thirds = pd.DataFrame({"c": list("abc")})
-    for least, rows, w, pooled in (
-        (0.1, X, weight, ()), (0.11, X, weight, ("b",)), (1 / 3, thirds, None, ()),
-    ):  # fmt: skip
+    for least, rows, w, pooled in ((0.1, X, weight, ()), (0.11, X, weight, ("b",)), (1 / 3, thirds, None, ())):
         encoder = TableEncoder(min_frequency=least).fit(rows, sample_weight=w)
         assert encoder.columns_[0].pooled == pooled
 
@@ -240,11 +228,7 @@ row = st.tuples(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.lists(row, max_size=25),
-    cuts=st.lists(st.integers(0, 27), max_size=6),
-    seed=st.integers(0, 99),
-)
+@given(rows=st.lists(row, max_size=25), cuts=st.lists(st.integers(0, 27), max_size=6), seed=st.integers(0, 99))
 def test_any_chunking_in_any_order_gives_the_same_encoder(rows, cuts, seed):
     rows = [(1.0, "a", True, 1.0), (2.0, "b", False, 1.0), *rows]
     X = pd.DataFrame([r[:3] for r in rows], columns=["x", "c", "b"], dtype=object)
@@ -308,10 +292,7 @@ def test_a_chunk_without_values_fits_every_kind():
         np.testing.assert_array_equal(encoder.transform(blank), [[0, 1, 0, 0, 1]])
     weightless = X[["c"]].assign(c=["a", None])
     for column, rows, weight in (("x", blank[["x"]], None), ("c", weightless, [0, 1])):
-        with (
-            pytest.warns(UserWarning, match=f"'{column}'"),
-            refused(f"'{column}'", error=ValueError),
-        ):
+        with pytest.warns(UserWarning, match=f"'{column}'"), refused(f"'{column}'", error=ValueError):
             TableEncoder().fit(rows, sample_weight=weight)
 
 
@@ -329,9 +310,7 @@ def test_wrong_parameters_are_named(params, words):
 
 
 def test_sensitive_numbers_as_given_and_categories_as_codes():
-    s = pd.DataFrame(
-        {"race": ["b", "a", "c", "a"], "age": [30, 20, 40, 20], "f": [True, False, False, True]}
-    )
+    s = pd.DataFrame({"race": ["b", "a", "c", "a"], "age": [30, 20, 40, 20], "f": [True, False, False, True]})
     encoder = SensitiveEncoder().fit(s)
     expected = np.array([[1, 30, 1], [0, 20, 0], [2, 40, 0], [0, 20, 1]], dtype=float)
     np.testing.assert_array_equal(encoder.transform(s), expected)
@@ -344,9 +323,7 @@ def test_sensitive_numbers_as_given_and_categories_as_codes():
 
 @example(rows=[], cut=1)
 @settings(max_examples=40, deadline=None)
-@given(
-    rows=st.lists(st.tuples(values, st.sampled_from("abcd")), max_size=12), cut=st.integers(0, 14)
-)
+@given(rows=st.lists(st.tuples(values, st.sampled_from("abcd")), max_size=12), cut=st.integers(0, 14))
 def test_sensitive_encoding_does_not_depend_on_chunks(rows, cut):
     s = pd.DataFrame([(0.0, "a"), (1.0, "b"), *rows], columns=["age", "race"])
     halves = sensitive_statistics(s[cut:]) + sensitive_statistics(s[:cut])

@@ -147,11 +147,7 @@ def test_a_scan_is_a_selection_of_columns(tmp_path):
     assert data.kinds == frames.column_kinds(table)
     assert data["y"].columns == ["y"]
     assert data[["w", "age"]].head(2).equals(table.select(["w", "age"])[:2])
-    assert data[INPUTS].drop("age").drop(["text", "day", "time"]).columns == [
-        "count",
-        "level",
-        "flag",
-    ]
+    assert data[INPUTS].drop("age").drop(["text", "day", "time"]).columns == ["count", "level", "flag"]
     assert scan_parquet(tmp_path, columns=["y", "w"]).columns == ["y", "w"]
     assert data.head(0).num_rows == 0
     assert data.head(7).num_rows == 7
@@ -205,12 +201,7 @@ def test_parts_may_be_scans_of_the_same_files_or_in_memory(tmp_path):
 
 def test_widths_may_differ_between_files(tmp_path):
     """pandas writes whole numbers as float64 where one is missing, and no type for no value."""
-    a = {
-        "n": pa.array([1, 2]),
-        "t": pa.array(["u", "v"]),
-        "e": pa.nulls(2),
-        "d": pa.array([0, 1], pa.date32()),
-    }
+    a = {"n": pa.array([1, 2]), "t": pa.array(["u", "v"]), "e": pa.nulls(2), "d": pa.array([0, 1], pa.date32())}
     b = {
         "t": pa.array(["v", "z"]).dictionary_encode(),
         "n": pa.array([0.5, None]),

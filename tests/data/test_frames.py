@@ -20,13 +20,7 @@ FULL = [True, False, True, True]
 BORN = [dt.datetime(1970, 1, 2, 12), None, dt.datetime(1969, 12, 31), dt.datetime(2020, 1, 1)]
 DAYS = [1.5, np.nan, -1.0, 18262.0]
 DATA = {"age": AGE, "pay": PAY, "race": RACE, "full": FULL, "born": BORN}
-KINDS = {
-    "age": "numeric",
-    "pay": "numeric",
-    "race": "categorical",
-    "full": "boolean",
-    "born": "datetime",
-}
+KINDS = {"age": "numeric", "pay": "numeric", "race": "categorical", "full": "boolean", "born": "datetime"}
 ROWS = list(zip(*DATA.values(), strict=True))
 
 
@@ -41,19 +35,12 @@ CONTAINERS = {
     "pandas-nullable": lambda: pd.DataFrame(DATA).convert_dtypes(),
     "pandas-pyarrow": lambda: arrow().to_pandas(types_mapper=pd.ArrowDtype),
     "polars": lambda: pl.DataFrame(DATA),
-    "polars-categorical": lambda: pl.DataFrame(DATA).with_columns(
-        pl.col("race").cast(pl.Categorical)
-    ),
+    "polars-categorical": lambda: pl.DataFrame(DATA).with_columns(pl.col("race").cast(pl.Categorical)),
     "pyarrow": arrow,
-    "pyarrow-dictionary": lambda: arrow().set_column(
-        2, "race", arrow()["race"].dictionary_encode()
-    ),
+    "pyarrow-dictionary": lambda: arrow().set_column(2, "race", arrow()["race"].dictionary_encode()),
     "narwhals": lambda: nw.from_native(pl.DataFrame(DATA)),
 }
-UNNAMED = {
-    "object-array": lambda: np.array(ROWS, dtype=object),
-    "lists": lambda: [list(row) for row in ROWS],
-}
+UNNAMED = {"object-array": lambda: np.array(ROWS, dtype=object), "lists": lambda: [list(row) for row in ROWS]}
 ALL = CONTAINERS | UNNAMED
 
 
@@ -100,9 +87,7 @@ def test_durations_are_days_and_periods_their_first_day():
     np.testing.assert_array_equal(wait.floats(), [0, 0.5, np.nan, 2])
     assert (wait.kind, months.kind) == ("datetime", "datetime")
     np.testing.assert_array_equal(months.floats(), [0, 31, 59, 90])
-    (again,) = frames.columns(
-        pl.DataFrame({"wait": [None if h is None else dt.timedelta(hours=h) for h in hours]})
-    )
+    (again,) = frames.columns(pl.DataFrame({"wait": [None if h is None else dt.timedelta(hours=h) for h in hours]}))
     np.testing.assert_array_equal(again.floats(), wait.floats())
 
 
@@ -115,12 +100,7 @@ def test_sparse_columns_are_read_as_dense_ones():
 
 
 @pytest.mark.parametrize(
-    ("values", "word"),
-    [
-        ([dt.time(1), dt.time(2)], "time"),
-        (np.array([1j, 2j]), "complex128"),
-        ([1, "1"], "integer"),
-    ],
+    ("values", "word"), [([dt.time(1), dt.time(2)], "time"), (np.array([1j, 2j]), "complex128"), ([1, "1"], "integer")]
 )
 def test_other_types_are_named_with_their_column(values, word):
     with refused("'c'", word, error=ValueError) as caught:
@@ -289,11 +269,7 @@ def test_dates_are_days_in_utc_whatever_their_unit_or_zone():
 
 
 def test_levels_are_text_and_a_whole_number_reads_alike_with_and_without_missing_values():
-    for category in (
-        pd.Categorical([1, 10, 2]),
-        pd.Categorical([1.0, 10.0, 2.0]),
-        pd.Categorical(["1", "10", "2"]),
-    ):
+    for category in (pd.Categorical([1, 10, 2]), pd.Categorical([1.0, 10.0, 2.0]), pd.Categorical(["1", "10", "2"])):
         assert values(frames.columns(pd.DataFrame({"c": category}))[0]) == ["1", "10", "2"]
     bins = pd.cut(pd.Series([1, 7]), [0, 5, 10])
     assert values(frames.columns(pd.DataFrame({"c": bins}))[0]) == ["(0, 5]", "(5, 10]"]

@@ -56,12 +56,16 @@ def test_a_fit_asks_once_and_names_column_levels_and_both_ways_out(name):
 @pytest.mark.parametrize(
     "convert",
     [
-        lambda s: s.astype(float), lambda s: s.astype(str),
-        lambda s: pd.Series(s, dtype="category"), lambda s: s % 2, lambda s: s > 1,
-        lambda s: s + np.arange(len(s)) // 8, lambda s: np.arange(len(s)),
+        lambda s: s.astype(float),
+        lambda s: s.astype(str),
+        lambda s: pd.Series(s, dtype="category"),
+        lambda s: s % 2,
+        lambda s: s > 1,
+        lambda s: s + np.arange(len(s)) // 8,
+        lambda s: np.arange(len(s)),
     ],
     ids=["floats", "text", "categories", "two levels", "booleans", "many levels", "all differ"],
-)  # fmt: skip
+)
 def test_nothing_is_asked_of_other_columns(convert):
     s = convert(rows()[2])
     assert not asked(fit_of("ridge", s))
@@ -82,21 +86,18 @@ def test_columns_of_x_are_asked_for_in_every_container(container, tmp_path):
     X, y, s = rows()
     frame = pd.DataFrame({"a": X[:, 0], "s": s, "y": y})
     frame.to_parquet(tmp_path / "t.parquet")
-    scan, lazy = (
-        scalefair.scan_parquet(tmp_path / "t.parquet"),
-        dd.from_pandas(frame, npartitions=3),
-    )
+    scan, lazy = (scalefair.scan_parquet(tmp_path / "t.parquet"), dd.from_pandas(frame, npartitions=3))
     given = {
-        "array": (np.c_[s, 3 * s], y), "frame": (frame[["s", "a"]], y),
+        "array": (np.c_[s, 3 * s], y),
+        "frame": (frame[["s", "a"]], y),
         "mixed": (frame[["s"]].assign(t=np.where(y > 0, "p", "n")), y),
-        "parquet": (scan[["s", "a"]], scan["y"]), "dask": (lazy[["s", "a"]], lazy["y"]),
-    }[container]  # fmt: skip
+        "parquet": (scan[["s", "a"]], scan["y"]),
+        "dask": (lazy[["s", "a"]], lazy["y"]),
+    }[container]
     assert len(asked(lambda: scalefair.FairRidge(sensitive_columns=[0]).fit(*given))) == 1
 
 
-@pytest.mark.parametrize(
-    "measure", ["hsic", "nocco", "explained_share", "distance_correlation", "hsic_test"]
-)
+@pytest.mark.parametrize("measure", ["hsic", "nocco", "explained_share", "distance_correlation", "hsic_test"])
 def test_a_measure_asks_of_its_second_argument_once(measure):
     _, y, s = rows()
     assert len(asked(lambda: getattr(measures, measure)(y, s))) == 1

@@ -51,12 +51,7 @@ def same(chunk):
 
 @given(n=SIZES, rows=SIZES)
 def test_chunks_are_the_rows_in_order(n, rows):
-    x, s, y, w = (
-        RNG.normal(size=(n, 2)),
-        RNG.normal(size=(n, 1)),
-        RNG.normal(size=(n, 1)),
-        np.ones(n),
-    )
+    x, s, y, w = (RNG.normal(size=(n, 2)), RNG.normal(size=(n, 1)), RNG.normal(size=(n, 1)), np.ones(n))
     chunks = list(ArraySource(x, s, y, w).chunks(rows))
     assert [chunk.row for chunk in chunks] == list(range(0, n, rows))
     assert all(1 <= chunk.n_rows <= rows for chunk in chunks)

@@ -183,9 +183,7 @@ def test_the_place_of_a_missing_value_is_named(what, tmp_path):
     judge = {
         "predicted": lambda x: np.asarray(model.predict(x)),
         "sensitive": lambda x: fit(x[["a"]], s=x[["b"]]),
-        "control": lambda x: FairRidge(eta=1.0).fit(
-            x[["a"]], Y, sensitive_features=S, control_features=x[["b"]]
-        ),
+        "control": lambda x: FairRidge(eta=1.0).fit(x[["a"]], Y, sensitive_features=S, control_features=x[["b"]]),
     }[what]
     for x, place in ((scan, "2.parquet"), (lazy, "partition 2")):
         with refused(place, "'b'", error=ValueError) as caught:

@@ -19,13 +19,7 @@ from scipy.integrate import quad
 from scipy.stats import chi2_contingency, kstest, norm
 from sklearn.datasets import load_svmlight_file
 
-from scalefair.datasets import (
-    load_adult,
-    load_communities_crime,
-    make_biased_income,
-    make_toy1,
-    make_toy2,
-)
+from scalefair.datasets import load_adult, load_communities_crime, make_biased_income, make_toy1, make_toy2
 from scalefair.datasets._income import STREAMS, _rows, _uniform
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,9 +74,7 @@ def test_adult_subsets_share_dtypes_and_lose_nothing():
     train, test = load_adult().data, load_adult(subset="test").data
     assert (train.dtypes == test.dtypes).all()
     assert not pd.concat([train, test]).isna().any(axis=None)
-    levels = {
-        name: column.cat.categories for name, column in train.select_dtypes("category").items()
-    }
+    levels = {name: column.cat.categories for name, column in train.select_dtypes("category").items()}
     assert [n for n in levels if "?" in levels[n]] == ["workclass", "occupation", "native-country"]
     assert (train.drop(columns=list(levels)).dtypes == np.int64).all()
 
@@ -145,14 +137,10 @@ def crime_reference():
     rows = [line.split(",") for line in shipped("communities.data").decode().splitlines()]
     columns = list(zip(names, zip(*rows, strict=True), strict=True))[5:]
     assert names[:5] == ["state", "county", "community", "communityname", "fold"]
-    return {
-        n: np.array([np.nan if v == "?" else float(v) for v in column]) for n, column in columns
-    }
+    return {n: np.array([np.nan if v == "?" else float(v) for v in column]) for n, column in columns}
 
 
-@pytest.mark.parametrize(
-    ("missing", "shape"), [("drop", (1994, 99)), ("keep", (1994, 122)), ("paper", (1993, 100))]
-)
+@pytest.mark.parametrize(("missing", "shape"), [("drop", (1994, 99)), ("keep", (1994, 122)), ("paper", (1993, 100))])
 def test_crime_is_its_file(missing, shape):
     columns = crime_reference()
     absent = {name: int(np.isnan(column).sum()) for name, column in columns.items()}

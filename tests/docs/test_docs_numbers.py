@@ -58,15 +58,11 @@ def test_no_number_is_typed_where_tables_are_read(name):
 
 def test_a_number_is_found_and_compared(monkeypatch, one_result, tmp_path):
     results = import_module("results")
-    (tmp_path / "made.csv").write_text(
-        "# commit abc; 2026-11-18\nwhat,seconds\nfit,43.21\naudit,2\n"
-    )
+    (tmp_path / "made.csv").write_text("# commit abc; 2026-11-18\nwhat,seconds\nfit,43.21\naudit,2\n")
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     assert results.made_with("made") == ["commit abc; 2026-11-18"]
     assert one_result("made; what=fit; seconds") == "43.21"
-    assert MARK.findall("took 43 s<!-- made; what=fit; seconds --> here") == [
-        ("43", "made; what=fit; seconds")
-    ]
+    assert MARK.findall("took 43 s<!-- made; what=fit; seconds --> here") == [("43", "made; what=fit; seconds")]
     assert same("43", "43.21")
     assert same("43.2", "43.21")
     assert not same("44", "43.21")

@@ -15,10 +15,7 @@ import pytest
 from tests import docs_pages
 
 ROOT = docs_pages.ROOT
-PUBLIC = [
-    *("", ".any_model", ".auditing", ".datasets", ".kernels", ".losses", ".maps", ".measures"),
-    ".plots",
-]
+PUBLIC = [*("", ".any_model", ".auditing", ".datasets", ".kernels", ".losses", ".maps", ".measures"), ".plots"]
 
 
 def target(page, link):
@@ -34,9 +31,7 @@ def test_links_and_anchors_exist(page):
         assert path.exists(), f"{docs_pages.name(page)} links to {link}, which is not there"
         if anchor and path.suffix == ".md":
             known = docs_pages.anchors(path.read_text("utf-8"))
-            assert anchor in known, (
-                f"{docs_pages.name(page)}: no heading for {link}; {sorted(known)}"
-            )
+            assert anchor in known, f"{docs_pages.name(page)}: no heading for {link}; {sorted(known)}"
 
 
 def test_links_are_found_outside_of_code_only():
@@ -127,9 +122,7 @@ def test_every_page_is_found_from_the_first_one():
         for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.S):
             for entry in [line for line in tree.splitlines() if line and line[0] != ":"]:
                 folder = (page.parent / entry).resolve().parent
-                listed |= {
-                    path.resolve() for path in folder.glob(f"{(page.parent / entry).name}.md")
-                }
+                listed |= {path.resolve() for path in folder.glob(f"{(page.parent / entry).name}.md")}
     lost = {page for page in docs_pages.pages()[1:] if page.resolve() not in listed}
     assert {docs_pages.name(page) for page in lost} == {"docs/index.md"}
 
@@ -190,9 +183,9 @@ def test_benchmark_tables_are_the_files(monkeypatch):
             plain = (line for line in file if not line.startswith("#"))
             kept = [row for row in csv.reader(plain) if row]
         assert [len(row) for row in rows] == [len(row) for row in kept]
-    assert [
-        results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")
-    ] == [*("3.724", "1e-04", "<= 2.00001", "262144")]
+    assert [results.rounded(cell) for cell in ("3.7239630940002826", "1e-04", "<= 2.00001", "262144")] == [
+        *("3.724", "1e-04", "<= 2.00001", "262144")
+    ]
 
 
 def test_broken_links_of_built_pages_are_found(tmp_path, monkeypatch):

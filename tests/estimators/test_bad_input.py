@@ -132,15 +132,12 @@ PARAMETERS = [
     {"etas": [np.nan]},
     {"ridge_ratios": [0.0]},
 ]
-UNNAMED = {
-    "[1.0, 2.0]", "feature_map", "'fourier'", "kernel", "'linear'", "{'phi': 1.0, 'psi': 0.0}",
-}  # fmt: skip
+UNNAMED = {"[1.0, 2.0]", "feature_map", "'fourier'", "kernel", "'linear'", "{'phi': 1.0, 'psi': 0.0}"}
 """Parameters whose error names a part of them: an entry, or the object they stand for."""
 
 
 @pytest.mark.parametrize(
-    ("estimator", "parameters"),
-    [(e, case) for case in PARAMETERS for e in ESTIMATORS if accepts(e, case)],
+    ("estimator", "parameters"), [(e, case) for case in PARAMETERS for e in ESTIMATORS if accepts(e, case)]
 )
 def test_parameters_out_of_range(estimator, parameters):
     X, y, s = rows()
@@ -237,19 +234,11 @@ INPUTS = {
     "no columns": (lambda X: X[:, :0], ValueError, "0 feature"),
     "text": (lambda X: np.where(X > 0, "u", "v"), ValueError, ""),
     "none": (lambda X: None, (ValueError, TypeError), ""),
-    "frame with infinity": (
-        lambda X: pd.DataFrame(X).add_prefix("x").assign(x0=np.inf, g="u"), ValueError, "'x0'",
-    ),
-    "frame with the same name twice": (
-        lambda X: pd.DataFrame(X, columns=["a", "b", "a"]), ValueError, "unique",
-    ),
-    "frame with numbers and text as names": (
-        lambda X: pd.DataFrame(X, columns=["a", 1, 2]), TypeError, "str",
-    ),
-    "frame of lists": (
-        lambda X: pd.DataFrame(X).add_prefix("x").assign(x0=[[1]] * len(X)), ValueError, "'x0'",
-    ),
-}  # fmt: skip
+    "frame with infinity": (lambda X: pd.DataFrame(X).add_prefix("x").assign(x0=np.inf, g="u"), ValueError, "'x0'"),
+    "frame with the same name twice": (lambda X: pd.DataFrame(X, columns=["a", "b", "a"]), ValueError, "unique"),
+    "frame with numbers and text as names": (lambda X: pd.DataFrame(X, columns=["a", 1, 2]), TypeError, "str"),
+    "frame of lists": (lambda X: pd.DataFrame(X).add_prefix("x").assign(x0=[[1]] * len(X)), ValueError, "'x0'"),
+}
 
 
 @every_estimator
@@ -325,9 +314,11 @@ def test_a_batch_that_fails_is_not_counted(estimator):
         with refused(word):
             model.partial_fit(**batch)
     # This one fails after its rows were summed: no predictor of X is so fair to X itself.
-    hard = estimator(sensitive_kernel="linear", unfairness=0.5, feature_map="linear") if (
-        estimator is FairKernelRidge
-    ) else estimator(sensitive_kernel="linear", unfairness=0.5)  # fmt: skip
+    hard = (
+        estimator(sensitive_kernel="linear", unfairness=0.5, feature_map="linear")
+        if (estimator is FairKernelRidge)
+        else estimator(sensitive_kernel="linear", unfairness=0.5)
+    )
     fair = hard.partial_fit(X, y, sensitive_features=np.c_[s, s**2, np.abs(s)])
     kept = fair.moments_, fair.coef_
     with refused("unfairness=0.5"):

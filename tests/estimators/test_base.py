@@ -17,15 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from scalefair import (
-    BatchSource,
-    CrossFit,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    load,
-    save,
-)
+from scalefair import BatchSource, CrossFit, FairKernelRidge, FairKernelRidgeCV, FairRidge, load, save
 from scalefair._hash import balanced_fold
 from scalefair.features.cross_fit import FOLDS
 from tests.errors import refused
@@ -52,9 +44,12 @@ def table(n=600, seed=0):
 
 def fair(**parameters):
     options = {
-        "n_components": 20, "sensitive_columns": [4], "sensitive_kernel": "categorical",
-        "base_estimator": TREES, "random_state": 0,
-    }  # fmt: skip
+        "n_components": 20,
+        "sensitive_columns": [4],
+        "sensitive_kernel": "categorical",
+        "base_estimator": TREES,
+        "random_state": 0,
+    }
     return FairKernelRidge(**(options | parameters))
 
 
@@ -99,9 +94,7 @@ def test_moments_are_those_of_out_of_fold_predictions(hide):
     assert list(found.blocks) == ["phi", "psi", "base", "y"]
     np.testing.assert_allclose(found.mean("base")[0], h.mean(), rtol=1e-12)
     np.testing.assert_allclose(
-        found.covariance("base", ("phi", "y"))[0],
-        np.cov(h, np.column_stack([seen, y]).T, bias=True)[0, 1:],
-        rtol=1e-9,
+        found.covariance("base", ("phi", "y"))[0], np.cov(h, np.column_stack([seen, y]).T, bias=True)[0, 1:], rtol=1e-9
     )
 
 
@@ -131,14 +124,10 @@ def test_a_model_that_memorises_does_not_leak():
     X, y = problem()
     model = fair(eta=0.0, base_estimator=Memory()).fit(X, y)
     # Out of fold it can only say x0: its column of the moments is that of x0.
-    np.testing.assert_allclose(
-        model.moments_.covariance("base", "base")[0, 0], X[:, 0].var(), rtol=1e-12
-    )
+    np.testing.assert_allclose(model.moments_.covariance("base", "base")[0, 0], X[:, 0].var(), rtol=1e-12)
     new, target = problem(2000, seed=1)
     plain = fair(eta=0.0, base_estimator=None).fit(X, y)
-    assert np.mean((model.predict(new) - target) ** 2) < 1.1 * np.mean(
-        (plain.predict(new) - target) ** 2
-    )
+    assert np.mean((model.predict(new) - target) ** 2) < 1.1 * np.mean((plain.predict(new) - target) ** 2)
 
 
 @pytest.mark.parametrize("estimator", ["ridge", "kernel", "cv"])
@@ -204,16 +193,11 @@ def test_weight_zero_is_no_row_and_weights_reach_the_base():
 def test_frames_reach_pipelines_as_they_are():
     X, y = table()
     base = make_pipeline(
-        make_column_transformer(
-            (OneHotEncoder(sparse_output=False), ["group"]), remainder="passthrough"
-        ),
-        TREES,
+        make_column_transformer((OneHotEncoder(sparse_output=False), ["group"]), remainder="passthrough"), TREES
     )
     model = fair(base_estimator=base, sensitive_columns=["group"], eta=1.0).fit(X, y)
     assert list(model.base_estimator_.feature_names_in_) == ["a", "b", "c", "d", "group"]
-    hidden = fair(
-        base_estimator=TREES, sensitive_columns=["group"], eta=1.0, hide_sensitive=True
-    ).fit(X, y)
+    hidden = fair(base_estimator=TREES, sensitive_columns=["group"], eta=1.0, hide_sensitive=True).fit(X, y)
     assert list(hidden.base_estimator_.feature_names_in_) == ["a", "b", "c", "d"]
     assert hidden._design.features == ("phi", "base")
     np.testing.assert_allclose(hidden.predict(X), hidden.predict(X.assign(group="v")))
@@ -258,9 +242,7 @@ def test_clone_pickle_pipeline_and_search():
     X, y = problem(300)
     model = fair(eta=1.0, base_estimator=DecisionTreeRegressor(max_depth=3))
     fitted = clone(model).fit(X, y)
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(fitted)).predict(X), clone(model).fit(X, y).predict(X)
-    )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), clone(model).fit(X, y).predict(X))
     search = GridSearchCV(model, {"base_estimator__max_depth": [1, 4]}, cv=2).fit(X, y)
     assert search.best_params_["base_estimator__max_depth"] == 4
     piped = make_pipeline(StandardScaler(), FairRidge(base_estimator=TREES, eta=0.0)).fit(X, y)

@@ -94,11 +94,7 @@ def test_an_exact_fit_has_no_explicit_features():
 
 @pytest.mark.parametrize(
     ("name", "value", "error"),
-    [
-        ("sample_size", 0, ValueError),
-        ("sample_size", "all", TypeError),
-        ("fit_on", "x", ValueError),
-    ],
+    [("sample_size", 0, ValueError), ("sample_size", "all", TypeError), ("fit_on", "x", ValueError)],
 )
 def test_parameters_are_checked(name, value, error):
     X, y = problem(50)

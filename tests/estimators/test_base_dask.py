@@ -60,9 +60,7 @@ def test_collections_are_fitted_without_their_fold(frame, hide):
     model.fit(given, target)
     assert model.n_base_samples_ == model.base_estimator_.n_rows_ == 600
     np.testing.assert_allclose(
-        model.moments_.covariance("base", ("base", "y")),
-        whole.moments_.covariance("base", ("base", "y")),
-        rtol=1e-9,
+        model.moments_.covariance("base", ("base", "y")), whole.moments_.covariance("base", ("base", "y")), rtol=1e-9
     )
 
 

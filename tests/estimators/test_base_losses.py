@@ -19,9 +19,12 @@ TREES = DecisionTreeClassifier(max_depth=4, min_samples_leaf=10)
 
 def classifier(**parameters):
     options = {
-        "n_components": 20, "sensitive_columns": [4], "sensitive_kernel": "categorical",
-        "base_estimator": TREES, "random_state": 0,
-    }  # fmt: skip
+        "n_components": 20,
+        "sensitive_columns": [4],
+        "sensitive_kernel": "categorical",
+        "base_estimator": TREES,
+        "random_state": 0,
+    }
     return FairKernelClassifier(**(options | parameters))
 
 
@@ -33,9 +36,7 @@ def test_log_odds_join_the_scores_of_a_classifier():
     p = model.base_estimator_.predict_proba(X)
     odds = np.log(np.clip(p, 1e-4, 1 - 1e-4)) @ [-1.0, 1.0]
     Phi = np.column_stack([X, X[:, 4:] == np.arange(3), odds])
-    np.testing.assert_allclose(
-        model.decision_function(X), Phi @ model.coef_[0] + model.intercept_, rtol=1e-9
-    )
+    np.testing.assert_allclose(model.decision_function(X), Phi @ model.coef_[0] + model.intercept_, rtol=1e-9)
 
 
 def test_a_classifier_at_eta_0_is_no_worse_than_its_base():
@@ -72,9 +73,7 @@ def test_a_class_that_a_fold_lacks_is_named():
 def test_scores_of_other_kinds():
     X, y = problem()
     margin = LinearSVC().fit(X, y > 0.5)
-    np.testing.assert_array_equal(
-        predictions(margin, X, "log_odds")[:, 0], margin.decision_function(X)
-    )
+    np.testing.assert_array_equal(predictions(margin, X, "log_odds")[:, 0], margin.decision_function(X))
     certain = predictions(RandomForestClassifier(1).fit(X, y > 0.5), X, "log_odds")
     assert np.abs(certain).max() < 10
     model = classifier(eta=1.0, base_estimator=LinearRegression()).fit(X, y > 0.5)
@@ -85,21 +84,17 @@ def test_labels_in_batches():
     X, y = problem()
     label = (y > 0.5).astype(float)
     whole = classifier(eta=1.0).fit(X, label)
-    streamed = classifier(eta=1.0).fit(
-        BatchSource([(X[:200], label[:200]), (X[200:], label[200:])]), None
-    )
-    np.testing.assert_allclose(
-        streamed.decision_function(X), whole.decision_function(X), rtol=1e-6, atol=1e-6
-    )
+    streamed = classifier(eta=1.0).fit(BatchSource([(X[:200], label[:200]), (X[200:], label[200:])]), None)
+    np.testing.assert_allclose(streamed.decision_function(X), whole.decision_function(X), rtol=1e-6, atol=1e-6)
 
 
 def test_counts_get_the_log_of_a_mean():
     X, y = problem()
     counts = np.random.default_rng(0).poisson(np.exp(y / 2))
     base = DecisionTreeRegressor(max_depth=3)
-    model = FairKernelRegressor(
-        loss="poisson", base_estimator=base, n_components=20, eta=1.0, random_state=0
-    ).fit(X[:, :4], counts, sensitive_features=X[:, 4])
+    model = FairKernelRegressor(loss="poisson", base_estimator=base, n_components=20, eta=1.0, random_state=0).fit(
+        X[:, :4], counts, sensitive_features=X[:, 4]
+    )
     h = np.log1p(model.base_estimator_.predict(X[:, :4]))
     assert model.moments_.mean("base")[0] == pytest.approx(h.mean(), abs=0.02)
     assert (model.predict(X[:, :4]) > 0).all()

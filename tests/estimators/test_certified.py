@@ -74,8 +74,7 @@ def test_a_split_is_the_fit_of_its_rows_judged_on_the_others():
     trees = DecisionTreeRegressor(max_depth=3, random_state=0)
     for options in ({}, {"base_estimator": trees}):
         model = FairKernelRidgeCV(**OPTIONS, **options).fit(X, y, sensitive_features=s)
-        made = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1,
-                       confidence=0.9)  # fmt: skip
+        made = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1, confidence=0.9)
         assert made.upper_bound == pytest.approx(model.certificate_.upper_bound, rel=1e-6)
         assert made.estimate == pytest.approx(model.certificate_.estimate, abs=1e-9)
         assert made.model == model.certificate_.model
@@ -99,9 +98,7 @@ def test_streams_and_chunks(tmp_path, guarantee):
     frame = dd.from_pandas(table, npartitions=3)
     for part in (scan, frame):
         with scalefair.config_context(chunk_rows=400):
-            model = FairKernelRidgeCV(**options).fit(
-                part[names], part["y"], sensitive_features=part[["s"]]
-            )
+            model = FairKernelRidgeCV(**options).fit(part[names], part["y"], sensitive_features=part[["s"]])
         made, other = model.certificate_, expected.certificate_
         assert made.upper_bound == pytest.approx(other.upper_bound, rel=1e-5)
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-4, atol=1e-6)
@@ -113,14 +110,12 @@ def test_control_weights_and_several_targets(guarantee):
     rng = np.random.default_rng(3)
     control, w = rng.choice(["u", "v"], 1500), rng.exponential(size=1500)
     model = FairKernelRidgeCV(**options).fit(
-        X, np.column_stack([y, X[:, 0]]), sensitive_features=s, control_features=control,
-        sample_weight=w,
-    )  # fmt: skip
+        X, np.column_stack([y, X[:, 0]]), sensitive_features=s, control_features=control, sample_weight=w
+    )
     assert "control" in model.certificate_.functions
     again = FairKernelRidgeCV(**options).fit(
-        X, np.column_stack([y, X[:, 0]]), sensitive_features=s, control_features=control,
-        sample_weight=50 * w,
-    )  # fmt: skip
+        X, np.column_stack([y, X[:, 0]]), sensitive_features=s, control_features=control, sample_weight=50 * w
+    )
     assert again.certificate_.upper_bound == pytest.approx(model.certificate_.upper_bound, rel=1e-4)
 
 
@@ -144,8 +139,7 @@ def test_general_losses(kind, guarantee, tmp_path):
     scalefair.save(model, tmp_path / "model")
     assert scalefair.load(tmp_path / "model").certificate_ == made
     if guarantee == "split":
-        again = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1,
-                        confidence=0.9)  # fmt: skip
+        again = certify(model, X[CALIBRATES], sensitive_features=s[CALIBRATES], unfairness=0.1, confidence=0.9)
         assert again.upper_bound == pytest.approx(made.upper_bound, rel=0.01)
     with refused(error=NotCertifiedError):
         model.set_params(unfairness=1e-4).fit(X, target, sensitive_features=s)
@@ -158,9 +152,7 @@ def test_rows_that_calibrate_do_not_touch_general_losses():
     other[CALIBRATES] = 3 * np.random.default_rng(5).normal(size=(600, 3))
     target[CALIBRATES] = ~target[CALIBRATES]
     again = FairKernelClassifierCV(**own).fit(other, target, sensitive_features=s)
-    np.testing.assert_allclose(
-        again.cv_results_["loss"], model.cv_results_["loss"], rtol=1e-9, equal_nan=True
-    )
+    np.testing.assert_allclose(again.cv_results_["loss"], model.cv_results_["loss"], rtol=1e-9, equal_nan=True)
 
 
 def test_numbers_are_certified_at_every_ridge():
@@ -219,10 +211,9 @@ def test_a_constant_is_never_certified():
         ({"guarantee": "maybe"}, ["guarantee"]),
         ({"unfairness": None}, ["unfairness"]),
         ({"unfairness": 0.0}, ["unfairness=0"]),
-        ({"base_estimator": CrossFit(DecisionTreeRegressor(), fit_on="collection")},
-         ["fit_on='collection'"]),
+        ({"base_estimator": CrossFit(DecisionTreeRegressor(), fit_on="collection")}, ["fit_on='collection'"]),
     ],
-)  # fmt: skip
+)
 def test_bad_parameters(options, words):
     with refused(*words):
         FairKernelRidgeCV(**OPTIONS | options).fit(X, y, sensitive_features=s)

@@ -36,9 +36,7 @@ def test_the_rule_is_certified_and_keeps_its_limit(visible):
         limit_on="decisions", unfairness=0.15, confidence=0.9, random_state=0, **OPTIONS
     ).fit(see(X, s), y > 0.5, sensitive_features=s)
     made = model.certificate_
-    assert (made.limit_on, made.method, made.limit, made.confidence) == (
-        "decisions", "split", 0.15, 0.9,
-    )  # fmt: skip
+    assert (made.limit_on, made.method, made.limit, made.confidence) == ("decisions", "split", 0.15, 0.9)
     assert 1500 < made.rows < 1700  # four of ten calibrate
     assert made.estimate <= made.upper_bound <= 0.15
     gap = largest_gap(model.predict(see(fresh, s_fresh)), s_fresh)
@@ -51,15 +49,11 @@ def test_what_cannot_be_certified():
     X, y, s = people(1000, 0)
     asked = {"confidence": 0.95, "random_state": 0, **OPTIONS}
     with pytest.raises(NotCertifiedError) as caught:
-        FairKernelClassifierCV(limit_on="decisions", unfairness=0.01, **asked).fit(
-            X, y > 0.5, sensitive_features=s
-        )
+        FairKernelClassifierCV(limit_on="decisions", unfairness=0.01, **asked).fit(X, y > 0.5, sensitive_features=s)
     assert caught.value.least_limit > 0.01
     for more in ({"limit_on": "odds"}, {"limit_on": "decisions", "guarantee": "cross"}):
         with refused("confidence", "certify", error=ValueError):
-            FairKernelClassifierCV(unfairness=0.1, **more, **asked).fit(
-                X, y > 0.5, sensitive_features=s
-            )
+            FairKernelClassifierCV(unfairness=0.1, **more, **asked).fit(X, y > 0.5, sensitive_features=s)
 
 
 def test_a_threshold_of_a_regression():

@@ -39,9 +39,8 @@ def test_eta_zero_is_logistic_regression(k, class_weight, fit_intercept):
     weight = np.random.default_rng(1).integers(0, 4, N).astype(float)
     alpha = 1e-3
     ours = FairKernelClassifier(
-        feature_map="linear", eta=0, alpha=alpha, class_weight=class_weight,
-        fit_intercept=fit_intercept,
-    ).fit(X, y, sample_weight=weight)  # fmt: skip
+        feature_map="linear", eta=0, alpha=alpha, class_weight=class_weight, fit_intercept=fit_intercept
+    ).fit(X, y, sample_weight=weight)
     # Σ w V / n + α|β|² is n times smaller than C Σ w V + |β|²/2 with C = 1/(2nα), n = Σ w.
     if class_weight == "balanced":  # by weighted counts: weight 2 is the row twice
         share = np.array([weight[y == c].sum() for c in range(k)])
@@ -79,9 +78,7 @@ def test_weight_two_is_the_row_twice(k, feature_map):
         settings["feature_map"] = scalefair.features.Nystroem(length_scale=2.0).fit(X[:40])
     weighted = model(**settings).fit(X, y, sensitive_features=s, sample_weight=weight)
     repeated = model(**settings).fit(X[twice], y[twice], sensitive_features=s[twice])
-    np.testing.assert_allclose(
-        weighted.decision_function(X), repeated.decision_function(X), atol=1e-8
-    )
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-8)
     assert weighted.explained_share_ == pytest.approx(repeated.explained_share_, rel=1e-8)
 
 
@@ -207,9 +204,8 @@ def test_it_works_inside_scikit_learn():
     X, y, _ = table()
     frame = pd.DataFrame(X, columns=list("vwxyz"))
     search = GridSearchCV(
-        model(sensitive_columns=["v"], n_components=20), {"eta": [0.0, 1.0]}, cv=3,
-        scoring="roc_auc",
-    ).fit(frame, y)  # fmt: skip
+        model(sensitive_columns=["v"], n_components=20), {"eta": [0.0, 1.0]}, cv=3, scoring="roc_auc"
+    ).fit(frame, y)
     assert search.best_params_ == {"eta": 0.0}
     p = cross_val_predict(model(sensitive_columns=["v"]), frame, y, cv=3, method="predict_proba")
     assert p.shape == (N, 2)

@@ -8,11 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRegressor,
-    scan_parquet,
-)
+from scalefair import FairKernelClassifier, FairKernelRegressor, scan_parquet
 from tests import containers
 from tests.containers import contained
 from tests.errors import refused
@@ -114,9 +110,8 @@ def test_weights_and_attributes_of_a_stream(tmp_path):
     X.assign(label=y, w=weight).to_parquet(tmp_path / "all.parquet", index=False)
     scan = scan_parquet(tmp_path)
     fit = model(sensitive_columns=None).fit(
-        scan.drop(["label", "w"]), scan["label"], sensitive_features=scan["sex"],
-        sample_weight=scan["w"],
-    )  # fmt: skip
+        scan.drop(["label", "w"]), scan["label"], sensitive_features=scan["sex"], sample_weight=scan["w"]
+    )
     np.testing.assert_allclose(fit.predict_proba(X), reference, atol=1e-8)
 
 

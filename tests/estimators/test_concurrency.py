@@ -12,15 +12,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from scalefair import (
-    FairGPRegressor,
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    load,
-    save,
-)
+from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, load, save
 from tests.cli_tools import ENV
 from tests.models import fit_within
 
@@ -123,9 +115,7 @@ def test_processes_made_in_any_way_get_the_same_bits(method, layer, tmp_path):
     (tmp_path / "script.py").write_text(PROCESSES)
     command = [sys.executable, "-W", "ignore::DeprecationWarning", tmp_path / "script.py", method]
     env = {**ENV, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
-    done = subprocess.run(
-        command, check=False, env=env, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=300)
     if "No threading layer could be loaded" in done.stderr:
         pytest.skip(f"no {layer} here")
     assert done.returncode == 0, done.stderr
@@ -139,13 +129,8 @@ def test_processes_made_in_any_way_get_the_same_bits(method, layer, tmp_path):
 @pytest.mark.processes
 def test_without_the_lock_of_the_interpreter_the_refusal_is_clear():
     """What a free-threaded build answers, if numba has not switched the lock on."""
-    code = (
-        "import numba, sys\nsys._is_gil_enabled = lambda: False\n"
-        "import scalefair\nscalefair.FairRidge"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, env=ENV, capture_output=True, text=True
-    )
+    code = "import numba, sys\nsys._is_gil_enabled = lambda: False\nimport scalefair\nscalefair.FairRidge"
+    done = subprocess.run([sys.executable, "-c", code], check=False, env=ENV, capture_output=True, text=True)
     assert done.returncode == 1
     assert "ImportError: scalefair" in done.stderr
     assert "-X gil=1" in done.stderr

@@ -8,12 +8,7 @@ from sklearn import set_config
 from sklearn.model_selection import cross_validate
 
 import scalefair
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-)
+from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.data.sources import ArraySource
 from scalefair.features.base import whitened as features
 from scalefair.features.blocks import CROSSED
@@ -115,10 +110,7 @@ def test_what_the_control_explains_is_left_alone():
 def test_the_share_is_that_of_the_variance_of_f_and_can_be_limited():
     parts = problem()
     x, _, s, c = parts
-    for model in (
-        FairRidge(eta=0.3, eps=1e-12),
-        FairKernelRidge(unfairness=0.02, eps=1e-9, **SIZE),
-    ):
+    for model in (FairRidge(eta=0.3, eps=1e-12), FairKernelRidge(unfairness=0.02, eps=1e-9, **SIZE)):
         f = fitted(model, parts).predict(x)
         share = conditional_variance(f, s, c) / f.var()
         np.testing.assert_allclose(model.explained_share_, share, rtol=1e-5)
@@ -197,10 +189,7 @@ def in_containers(parts, folder):
     sizes = (130, 170, 600, 90)
     yield (
         "dask arrays",
-        [
-            da.from_array(part, chunks=(size, *part.shape[1:]))
-            for part, size in zip(parts, sizes, strict=True)
-        ],
+        [da.from_array(part, chunks=(size, *part.shape[1:])) for part, size in zip(parts, sizes, strict=True)],
     )
 
 
@@ -297,16 +286,8 @@ def test_metadata_routing():
         ({"control_features": np.ones(200)}, ValueError, ["'s0'", "1.0"]),
         ({"control_features": np.empty((200, 0))}, ValueError, ["control_features"]),
         ({"sensitive_features": None, "eta": 0.0}, ValueError, ["sensitive"]),
-        (
-            {"control_features": np.char.add(*problem(200)[2:])},
-            ValueError,
-            ["sensitive"],
-        ),
-        (
-            {"control_features": np.r_[np.nan, np.arange(199.0)]},
-            ValueError,
-            ["'s0'", "1 missing"],
-        ),
+        ({"control_features": np.char.add(*problem(200)[2:])}, ValueError, ["sensitive"]),
+        ({"control_features": np.r_[np.nan, np.arange(199.0)]}, ValueError, ["'s0'", "1 missing"]),
     ],
 )
 def test_bad_controls(change, error, named):

@@ -33,11 +33,7 @@ def table(n, seed=0):
     score = X[:, 0] + 0.7 * X[:, 2] - 0.4
     y = np.where(rng.random(n) < expit(2 * score), "yes", "no")
     number = 50 + 10 * (score + 0.5 * rng.normal(size=n))
-    return (
-        pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "g": np.array(["f", "m"])[group]}),
-        y,
-        number,
-    )
+    return (pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "g": np.array(["f", "m"])[group]}), y, number)
 
 
 TRAIN, Y, NUMBER = table(3000)
@@ -73,10 +69,7 @@ def test_new_rows_are_decided_within_the_limit(kind, hide):
 
 def test_odds_on_new_rows():
     model = FairKernelClassifierCV(
-        limit_on=Decisions("odds", randomized=True),
-        unfairness=0.04,
-        sensitive_columns=["g"],
-        **OPTIONS,
+        limit_on=Decisions("odds", randomized=True), unfairness=0.04, sensitive_columns=["g"], **OPTIONS
     ).fit(TRAIN, Y)
     decided, true = model.predict(TEST) == "yes", Y_TEST == "yes"
     assert max(gap(decided, true), gap(decided, ~true)) <= 0.04 + 2 * model.decisions_.gap_error
@@ -113,9 +106,7 @@ def test_regressions_decide_by_a_threshold_or_ranks(kind, asked):
 def test_chunks_and_clusters_change_nothing(limit_on):
     X, s = TRAIN[["a", "b", "c"]].to_numpy()[:800], (TRAIN["g"] == "m").to_numpy(float)[:800]
     y = (Y == "yes").astype(float)[:800]
-    model = FairKernelClassifier(
-        limit_on=limit_on, unfairness=0.05, sensitive_kernel="categorical", **OPTIONS
-    )
+    model = FairKernelClassifier(limit_on=limit_on, unfairness=0.05, sensitive_kernel="categorical", **OPTIONS)
     whole = clone(model).fit(X, y, sensitive_features=s)
 
     def batches():
@@ -133,9 +124,9 @@ def test_chunks_and_clusters_change_nothing(limit_on):
 
 
 def test_files_keep_the_rule(tmp_path):
-    model = FairKernelClassifierCV(
-        limit_on=Decisions("odds"), unfairness=0.1, sensitive_columns=["g"], **OPTIONS
-    ).fit(TRAIN, Y)
+    model = FairKernelClassifierCV(limit_on=Decisions("odds"), unfairness=0.1, sensitive_columns=["g"], **OPTIONS).fit(
+        TRAIN, Y
+    )
     save(model, tmp_path / "model")
     other = load(tmp_path / "model")
     np.testing.assert_array_equal(other.predict(TEST), model.predict(TEST))
@@ -164,17 +155,14 @@ BARE = TRAIN[["a", "b", "c"]]
         (FairKernelClassifier(limit_on="decisions"), Y, S, ["unfairness"]),
         (FairKernelClassifier(limit_on="decisions", unfairness=0.1), Y, None, ["sensitive"]),
         (FairKernelClassifier(limit_on="decisions", unfairness=0.1), Y, NUMBER, ["number"]),
-        (FairKernelClassifier(limit_on="odds", unfairness=0.1), np.where(S == "f", "no", Y), S,
-         ["g=f", "yes"]),
+        (FairKernelClassifier(limit_on="odds", unfairness=0.1), np.where(S == "f", "no", Y), S, ["g=f", "yes"]),
         (FairKernelClassifier(limit_on="odds", unfairness=0.1), np.full(len(S), "no"), S, ["no"]),
         (FairKernelClassifier(limit_on="nothing", unfairness=0.1), Y, S, ["limit_on"]),
         (FairKernelRegressor(limit_on=Decisions(top=2.0), unfairness=0.1), NUMBER, S, ["top", "2"]),
-        (FairKernelRegressor(limit_on=Decisions("odds", top=0.1), unfairness=0.1), NUMBER, S,
-         ["odds", "top"]),
-        (FairKernelRegressor(limit_on=Decisions("other", top=0.1), unfairness=0.1), NUMBER, S,
-         ["other"]),
+        (FairKernelRegressor(limit_on=Decisions("odds", top=0.1), unfairness=0.1), NUMBER, S, ["odds", "top"]),
+        (FairKernelRegressor(limit_on=Decisions("other", top=0.1), unfairness=0.1), NUMBER, S, ["other"]),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_limited(model, y, s, names):
     with refused(*names):
         model.set_params(**OPTIONS).fit(BARE, y, sensitive_features=s)

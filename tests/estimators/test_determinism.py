@@ -87,9 +87,7 @@ def test_the_same_fit_again_gives_the_same_bits(name, n_jobs):
     first, second = (fit(name, chunk_rows=100, n_jobs=n_jobs) for _ in range(2))
     np.testing.assert_array_equal(scores(first), scores(second))
     for attribute in ("coef_", "intercept_", "explained_share_"):
-        np.testing.assert_array_equal(
-            getattr(first, attribute, 0), getattr(second, attribute, 0), attribute
-        )
+        np.testing.assert_array_equal(getattr(first, attribute, 0), getattr(second, attribute, 0), attribute)
 
 
 @every_model
@@ -162,10 +160,6 @@ def test_another_process_gets_the_same_bits():
         both = [scores(fit(n, chunk_rows=100, n_jobs=2)) for n in ("nystroem", "cross-validated")]
     expected = hashlib.sha256(b"".join(x.tobytes() for x in both)).hexdigest()
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**ENV, "PYTHONHASHSEED": "1234"},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env={**ENV, "PYTHONHASHSEED": "1234"}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == expected

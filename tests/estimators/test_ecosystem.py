@@ -15,14 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
-from scalefair import (
-    CrossFit,
-    FairKernelClassifier,
-    FairKernelRegressor,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-)
+from scalefair import CrossFit, FairKernelClassifier, FairKernelRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.kernels import RBF, Laplace
 from scalefair.maps import ConcatMap, Identity, Nystroem, OneHot, RandomFourier
 from tests import naive
@@ -82,9 +75,7 @@ def test_sensitive_attributes_in_every_container(name):
     X, y, s, groups = rows()
     expected = predictions(name, X, y, sensitive_features=s)
     for container in NUMBERS.values():
-        np.testing.assert_array_equal(
-            predictions(name, X, y, sensitive_features=container(s)), expected
-        )
+        np.testing.assert_array_equal(predictions(name, X, y, sensitive_features=container(s)), expected)
     expected = predictions(name, X, y, sensitive_features=groups)
     for container in GROUPS.values():
         given = predictions(name, X, y, sensitive_features=container(groups))
@@ -123,12 +114,7 @@ def test_sensitive_columns_by_name_by_position_or_apart(name):
     for columns in (["sex"], "sex", [3], 3, ["b", "sex"], [1, 3]):
         model = clone(ESTIMATORS[name]).set_params(sensitive_columns=columns)
         given[str(columns)] = model.fit(frame, y).predict(frame)
-    for first, second in (
-        ("['sex']", "sex"),
-        ("sex", "[3]"),
-        ("[3]", "3"),
-        ("['b', 'sex']", "[1, 3]"),
-    ):
+    for first, second in (("['sex']", "sex"), ("sex", "[3]"), ("[3]", "3"), ("['b', 'sex']", "[1, 3]")):
         np.testing.assert_array_equal(given[first], given[second])
     assert not np.allclose(given["sex"], given["[1, 3]"])
     codes = np.unique(groups, return_inverse=True)[1]
@@ -211,9 +197,9 @@ def test_categories_are_crossed_and_numbers_standardised():
     assert len(means) == 6
     assert np.ptp(means) < 1e-8 * f.std()
     # Numbers and categories: a Gaussian kernel within each group, none between groups.
-    psi = FairRidge(sensitive_length_scale=0.7).fit(
-        X, y, sensitive_features=pd.DataFrame({"age": s, "sex": groups})
-    ).psi_  # fmt: skip
+    psi = (
+        FairRidge(sensitive_length_scale=0.7).fit(X, y, sensitive_features=pd.DataFrame({"age": s, "sex": groups})).psi_
+    )
     Psi = psi.transform(np.column_stack([s, np.unique(groups, return_inverse=True)[1]]))
     z = s[:, None] / s.std()
     product = naive.rbf(z, z, 0.7) * (groups[:, None] == groups)
@@ -311,9 +297,7 @@ def test_pipelines_route_the_sensitive_features(name):
     scaler = StandardScaler().set_fit_request(sample_weight=False)
     pipeline = Pipeline([("scale", scaler), ("fair", requesting(ESTIMATORS[name]))])
     pipeline.fit(X, y, sensitive_features=groups, sample_weight=weight)
-    direct = clone(ESTIMATORS[name]).fit(
-        scaler.fit_transform(X), y, sensitive_features=groups, sample_weight=weight
-    )
+    direct = clone(ESTIMATORS[name]).fit(scaler.fit_transform(X), y, sensitive_features=groups, sample_weight=weight)
     np.testing.assert_array_equal(pipeline.predict(X), direct.predict(scaler.transform(X)))
 
 
@@ -326,18 +310,18 @@ def test_searches_and_scores_route_the_sensitive_features():
     search = GridSearchCV(model, grid, cv=KFold(3), error_score="raise")
     search.fit(X, y, sensitive_features=groups, sample_weight=weight)
     fits = [
-        clone(model).set_params(**search.cv_results_["params"][0]).fit(
-            X[train], y[train], sensitive_features=groups[train], sample_weight=weight[train]
-        ).score(X[test], y[test])
+        clone(model)
+        .set_params(**search.cv_results_["params"][0])
+        .fit(X[train], y[train], sensitive_features=groups[train], sample_weight=weight[train])
+        .score(X[test], y[test])
         for train, test in KFold(3).split(X)
-    ]  # fmt: skip
+    ]
     assert search.cv_results_["mean_test_score"][0] == pytest.approx(np.mean(fits))
     best = search.best_estimator_
     assert best.explained_share_ == pytest.approx(best.unfairness, abs=1e-6)
     scores = cross_validate(
-        model, X, y, cv=KFold(3), error_score="raise",
-        params={"sensitive_features": groups, "sample_weight": weight},
-    )["test_score"]  # fmt: skip
+        model, X, y, cv=KFold(3), error_score="raise", params={"sensitive_features": groups, "sample_weight": weight}
+    )["test_score"]
     assert np.isfinite(scores).all()
     with refused("sensitive_features"):
         cross_validate(clone(model), X, y, cv=3, error_score="raise")
@@ -347,9 +331,8 @@ def test_sensitive_columns_need_no_routing():
     X, y, _, groups = rows()
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex=groups)
     transform = ColumnTransformer(
-        [("numbers", StandardScaler(), ["a", "b", "c"])], remainder="passthrough",
-        verbose_feature_names_out=False,
-    ).set_output(transform="pandas")  # fmt: skip
+        [("numbers", StandardScaler(), ["a", "b", "c"])], remainder="passthrough", verbose_feature_names_out=False
+    ).set_output(transform="pandas")
     pipeline = make_pipeline(transform, FairKernelRidge(sensitive_columns=["sex"], unfairness=0.05))
     scores = cross_validate(pipeline, frame, y, cv=3, error_score="raise")["test_score"]
     assert np.isfinite(scores).all()

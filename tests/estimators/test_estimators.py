@@ -82,9 +82,13 @@ def test_exact_mode_is_the_dense_solution(kernel, penalty, outputs, weighted, fi
     options = {"alpha": 1e-2, "eta": 3.0, "penalty": penalty, "eps": 1e-3}
     options["fit_intercept"] = fit_intercept
     model = FairKernelRidge(
-        feature_map="exact", kernel=kernel, length_scale=ARD, sensitive_kernel="rbf",
-        sensitive_length_scale=0.8, **options,
-    ).fit(X, y, sensitive_features=s, sample_weight=weight)  # fmt: skip
+        feature_map="exact",
+        kernel=kernel,
+        length_scale=ARD,
+        sensitive_kernel="rbf",
+        sensitive_length_scale=0.8,
+        **options,
+    ).fit(X, y, sensitive_features=s, sample_weight=weight)
     Psi, _ = root(naive.rbf(s[:, None], s[:, None], 0.8))
     k = KERNELS[kernel]
     for at in (X, new):
@@ -99,12 +103,9 @@ def test_exact_mode_is_the_dense_solution(kernel, penalty, outputs, weighted, fi
 @pytest.mark.parametrize("penalty", ["hsic", "normalized", "nocco"])
 @pytest.mark.parametrize("sensitive_kernel", ["linear", "categorical", "rbf", "auto"])
 @pytest.mark.parametrize(
-    ("outputs", "weighted", "fit_intercept"),
-    [(None, False, True), (2, True, True), (2, True, False)],
+    ("outputs", "weighted", "fit_intercept"), [(None, False, True), (2, True, True), (2, True, False)]
 )
-def test_fair_ridge_minimises_the_objective(
-    penalty, sensitive_kernel, outputs, weighted, fit_intercept
-):
+def test_fair_ridge_minimises_the_objective(penalty, sensitive_kernel, outputs, weighted, fit_intercept):
     X, y, s, groups, _ = rows(outputs=outputs)
     s = groups if sensitive_kernel == "categorical" else s
     weight = naive.weights(len(X)) if weighted else None
@@ -146,9 +147,7 @@ def test_sensitive_columns_join_the_features_with_their_own_ridge(penalty):
     options = {"alpha": 1e-2, "eta": 2.0, "penalty": penalty, "eps": 1e-3}
     frame = pd.DataFrame(X, columns=["p", "q", "r"]).assign(g=groups)
     model = FairKernelRidge(
-        sensitive_columns=["g"],
-        length_scale=1.5,
-        **{**options, "alpha": {"phi": 1e-2, "psi": 1e-1}},
+        sensitive_columns=["g"], length_scale=1.5, **{**options, "alpha": {"phi": 1e-2, "psi": 1e-1}}
     ).fit(frame, y)
     Phi = model.phi_.transform(TableEncoder().fit_transform(frame))
     Psi = model.psi_.transform(codes)
@@ -172,9 +171,7 @@ def test_finite_maps_equal_the_dense_path(penalty, joined):
     weight = naive.weights(len(X))
 
     def predictions(**more):
-        return (
-            FairKernelRidge(**options, **more).fit(X, y, sample_weight=weight, **fit).predict(new)
-        )
+        return FairKernelRidge(**options, **more).fit(X, y, sample_weight=weight, **fit).predict(new)
 
     exact = predictions(feature_map="exact")
     naive.close(predictions(feature_map="nystroem"), exact, 1e-7)
@@ -187,9 +184,9 @@ def test_finite_maps_equal_the_dense_path(penalty, joined):
 def test_fourier_features_minimise_the_objective(n_components):
     X, y, _, groups, new = rows()
     options = {"alpha": 1e-2, "eta": 2.0, "eps": 1e-4}
-    model = FairKernelRidge(
-        feature_map="fourier", n_components=n_components, random_state=3, **options
-    ).fit(X, y, sensitive_features=groups)
+    model = FairKernelRidge(feature_map="fourier", n_components=n_components, random_state=3, **options).fit(
+        X, y, sensitive_features=groups
+    )
     Psi = model.psi_.transform(encoded(groups))
     b, coef = naive.ridge(model.phi_.transform(X), Psi, y, **options)
     naive.close(model.predict(new), model.phi_.transform(new) @ coef + b, 1e-9)
@@ -205,9 +202,9 @@ def test_without_penalty_it_is_scikit_learn():
     assert np.isnan(ours.explained_share_)
     theirs = KernelRidge(kernel="rbf", gamma=1 / (2 * 1.2**2), alpha=0.1 * len(X)).fit(X, y)
     for feature_map, tolerance in (("exact", 1e-9), ("nystroem", 1e-7)):
-        model = FairKernelRidge(
-            feature_map=feature_map, length_scale=1.2, alpha=0.1, eta=0, fit_intercept=False
-        ).fit(X, y)
+        model = FairKernelRidge(feature_map=feature_map, length_scale=1.2, alpha=0.1, eta=0, fit_intercept=False).fit(
+            X, y
+        )
         naive.close(model.predict(new), theirs.predict(new), tolerance)
     weight = naive.weights(len(X))
     ours = FairRidge(alpha=0.3, eta=0).fit(X, y, sample_weight=weight)
@@ -254,9 +251,7 @@ def test_weight_two_is_the_row_twice_and_weight_zero_no_row(name, kind):
     weight = np.random.default_rng(1).integers(0, 4, size=len(X))
     weight[groups == "c"] = 0  # a group that does not count at all
     twice = np.repeat(np.arange(len(X)), weight)
-    weighted = clone(ESTIMATORS[name]).fit(
-        X, y, sensitive_features=sensitive(kind, s, groups), sample_weight=weight
-    )
+    weighted = clone(ESTIMATORS[name]).fit(X, y, sensitive_features=sensitive(kind, s, groups), sample_weight=weight)
     repeated = clone(ESTIMATORS[name]).fit(
         X[twice], y[twice], sensitive_features=sensitive(kind, s[twice], groups[twice])
     )
@@ -306,9 +301,7 @@ def test_the_limit_is_met_exactly_and_at_the_best_scale(penalty, kind, unfairnes
     numbers = np.column_stack(columns[kind])
     for model in (
         FairKernelRidge(unfairness=unfairness, penalty=penalty, alpha=1e-4, eps=1e-3),
-        FairKernelRidge(
-            unfairness=unfairness, penalty=penalty, alpha=1e-4, eps=1e-3, feature_map="exact"
-        ),
+        FairKernelRidge(unfairness=unfairness, penalty=penalty, alpha=1e-4, eps=1e-3, feature_map="exact"),
     ):
         model.fit(X, y, sensitive_features=attributes)
         f = model.predict(X)

@@ -78,9 +78,7 @@ def one_error_rule(mse, etas):
     mean, error = mse.mean(axis=0), mse.std(axis=0, ddof=1) / np.sqrt(len(mse))
     best = np.unravel_index(np.argmin(mean), mean.shape)
     allowed = [
-        (etas[j], mean[:, j].argmin(), j)
-        for j in range(len(etas))
-        if mean[:, j].min() <= mean[best] + error[best]
+        (etas[j], mean[:, j].argmin(), j) for j in range(len(etas)) if mean[:, j].min() <= mean[best] + error[best]
     ]
     return max(allowed)[1:]
 
@@ -116,16 +114,11 @@ def test_cross_validation_without_a_limit_is_the_brute_force(splitter, weighted)
     assert model.n_samples_seen_ == len(X)
 
 
-@pytest.mark.parametrize(
-    ("seed", "unfairness"),
-    [(0, 0.1), (0, 0.3), (0, 1.0), (6, 0.15), (6, 0.2)],
-)
+@pytest.mark.parametrize(("seed", "unfairness"), [(0, 0.1), (0, 0.3), (0, 1.0), (6, 0.15), (6, 0.2)])
 def test_cross_validation_under_a_limit_is_the_brute_force(seed, unfairness):
     X, y, groups = rows(n=90, seed=seed, strength=1.2)
     splits = list(KFold(3).split(X))
-    model = FairKernelRidgeCV(
-        feature_map="linear", alphas=ALPHAS, etas=ETAS, cv=KFold(3), unfairness=unfairness
-    )
+    model = FairKernelRidgeCV(feature_map="linear", alphas=ALPHAS, etas=ETAS, cv=KFold(3), unfairness=unfairness)
     model.fit(X, y, sensitive_features=groups)
     etas = model.cv_results_["etas"]
     assert set(ETAS) <= set(etas)
@@ -220,15 +213,7 @@ def test_what_no_fold_can_judge_is_refused():
 
 
 @pytest.mark.parametrize(
-    "cv",
-    [
-        1,
-        61,
-        ShuffleSplit(3, random_state=0),
-        TimeSeriesSplit(3),
-        [(np.arange(30), np.arange(30, 60))],
-        "five",
-    ],
+    "cv", [1, 61, ShuffleSplit(3, random_state=0), TimeSeriesSplit(3), [(np.arange(30), np.arange(30, 60))], "five"]
 )
 def test_folds_that_moments_cannot_have(cv):
     X, y, groups = rows()
@@ -264,10 +249,7 @@ def fitted(name):
     return model.fit(data, y, **fit), data, y, groups, fit
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["linear", "hsic", "nocco", "no intercept", "joined", "blocks", "limit", "exact"],
-)
+@pytest.mark.parametrize("name", ["linear", "hsic", "nocco", "no intercept", "joined", "blocks", "limit", "exact"])
 def test_a_path_is_what_refitting_gives(name):
     model, data, y, groups, fit = fitted(name)
     path = model.path(alphas=[1e-2, 1.0], etas=[0, 5.0, np.inf])
@@ -301,15 +283,13 @@ def test_the_front_and_the_selection_of_a_path():
     assert path.etas[0] == 0
     assert path.etas[-1] == np.inf
     best = [
-        not ((table.mse < row.mse) & (table.explained_share < row.explained_share)).any()
-        for row in front.itertuples()
+        not ((table.mse < row.mse) & (table.explained_share < row.explained_share)).any() for row in front.itertuples()
     ]
     assert all(best)
     assert front.explained_share.is_monotonic_increasing
     assert front.mse.is_monotonic_decreasing
     beaten = [
-        ((front.mse <= row.mse) & (front.explained_share <= row.explained_share)).any()
-        for row in table.itertuples()
+        ((front.mse <= row.mse) & (front.explained_share <= row.explained_share)).any() for row in table.itertuples()
     ]
     assert all(beaten)
     assert list(front) == ["explained_share", "mse", "r2", "alpha", "eta", "hsic"]
@@ -317,17 +297,10 @@ def test_the_front_and_the_selection_of_a_path():
         fit = path.at(unfairness=limit)
         assert fit.explained_share_ == pytest.approx(limit, rel=1e-6) or fit.eta_ == 0
         assert fit.explained_share_ <= limit * (1 + 1e-6)
-        assert np.mean((y - fit.predict(data)) ** 2) <= table[
-            table.explained_share <= limit
-        ].mse.min() * (1 + 1e-9)
+        assert np.mean((y - fit.predict(data)) ** 2) <= table[table.explained_share <= limit].mse.min() * (1 + 1e-9)
     with refused("unfairness=1.5"):
         path.at(unfairness=1.5)
-    for wrong in (
-        {},
-        {"alpha": 1.0},
-        {"unfairness": 0.1, "eta": 1.0},
-        {"alpha": 1, "unfairness": 0},
-    ):
+    for wrong in ({}, {"alpha": 1.0}, {"unfairness": 0.1, "eta": 1.0}, {"alpha": 1, "unfairness": 0}):
         with refused("unfairness=", "eta="):
             path.at(**wrong)
     with refused("alpha", "3"):

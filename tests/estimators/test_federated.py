@@ -49,11 +49,7 @@ def test_collecting_leaves_the_model_alone(pay):
 
 @pytest.mark.parametrize(
     ("other", "name"),
-    [
-        ({"length_scale": 3.0}, "phi"),
-        ({"sensitive_length_scale": 0.3}, "psi"),
-        ({"feature_map": "fourier"}, "phi"),
-    ],
+    [({"length_scale": 3.0}, "phi"), ({"sensitive_length_scale": 0.3}, "psi"), ({"feature_map": "fourier"}, "phi")],
 )
 def test_other_settings_refuse_to_merge_and_are_named(pay, other, name):
     data, own = part(pay, slice(None))

@@ -28,19 +28,17 @@ def table(loss, seed=0):
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize(
-    ("loss", "rival"), [("poisson", PoissonRegressor), ("gamma", GammaRegressor)]
-)
+@pytest.mark.parametrize(("loss", "rival"), [("poisson", PoissonRegressor), ("gamma", GammaRegressor)])
 def test_eta_zero_is_scikit_learn(loss, rival, fit_intercept):
     X, y, _ = table(loss)
     weight = np.random.default_rng(1).integers(0, 4, N).astype(float)
-    ours = FairKernelRegressor(
-        loss=loss, feature_map="linear", eta=0, alpha=1e-2, fit_intercept=fit_intercept
-    ).fit(X, y, sample_weight=weight)
+    ours = FairKernelRegressor(loss=loss, feature_map="linear", eta=0, alpha=1e-2, fit_intercept=fit_intercept).fit(
+        X, y, sample_weight=weight
+    )
     # Half the mean deviance is the mean of V up to a constant; theirs is a/2 |β|², so a = 2α.
-    theirs = rival(
-        alpha=2e-2, solver="newton-cholesky", tol=1e-12, max_iter=1000, fit_intercept=fit_intercept
-    ).fit(X, y, sample_weight=weight)
+    theirs = rival(alpha=2e-2, solver="newton-cholesky", tol=1e-12, max_iter=1000, fit_intercept=fit_intercept).fit(
+        X, y, sample_weight=weight
+    )
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-5)
@@ -175,9 +173,7 @@ def test_targets_that_do_not_count_may_be_anything():
     X, y, s = table("gamma")
     weight = np.ones(N)
     y[7], weight[7] = -5.0, 0.0
-    fit = FairKernelRegressor(loss="gamma", feature_map="linear").fit(
-        X, y, sensitive_features=s, sample_weight=weight
-    )
+    fit = FairKernelRegressor(loss="gamma", feature_map="linear").fit(X, y, sensitive_features=s, sample_weight=weight)
     kept = np.arange(N) != 7
     without = FairKernelRegressor(loss="gamma", feature_map="linear")
     without.fit(X[kept], y[kept], sensitive_features=s[kept])

@@ -100,12 +100,8 @@ def test_a_feature_map_is_exact_where_it_is_the_kernel(penalty):
     new = problem(seed=1)[0]
     linear = {"kernel": "linear", "sensitive_kernel": "linear", "penalty": penalty, "eta": 3.0}
     low, dense = (fitted(feature_map=kind, **linear) for kind in ("linear", "exact"))
-    assert low.log_marginal_likelihood_value_ == pytest.approx(
-        dense.log_marginal_likelihood_value_, rel=1e-8
-    )
-    for one, other in zip(
-        low.predict(new, return_cov=True), dense.predict(new, return_cov=True), strict=True
-    ):
+    assert low.log_marginal_likelihood_value_ == pytest.approx(dense.log_marginal_likelihood_value_, rel=1e-8)
+    for one, other in zip(low.predict(new, return_cov=True), dense.predict(new, return_cov=True), strict=True):
         close(one, other, 1e-8)
     close(low.predict(X, return_std=True)[1], dense.predict(X, return_std=True)[1], 1e-8)
     assert low.explained_share_ == pytest.approx(dense.explained_share_, rel=1e-6)
@@ -146,9 +142,8 @@ def test_the_mean_is_the_ridge_fit_of_centred_targets(phi, penalty, eta):
     s = np.digitize(s, [0.0])
     same = {"sensitive_kernel": "categorical", "random_state": 0}
     ridge = FairKernelRidge(
-        feature_map=phi, alpha=NOISE / len(y), eta=eta, penalty=penalty, fit_intercept=False,
-        eps=1e-3, **same,
-    ).fit(X, y - y.mean(), sensitive_features=s)  # fmt: skip
+        feature_map=phi, alpha=NOISE / len(y), eta=eta, penalty=penalty, fit_intercept=False, eps=1e-3, **same
+    ).fit(X, y - y.mean(), sensitive_features=s)
     gp = given(feature_map=phi, amplitude=1.0, eta=eta, penalty=penalty, **same)
     gp.fit(X, y, sensitive_features=s)
     close(gp.predict(X) - y.mean(), ridge.predict(X), 1e-10)
@@ -169,11 +164,8 @@ def test_weight_two_is_the_row_twice(kind):
     again = [np.repeat(part, times, axis=0) for part in (X, y, s)]
     repeated = given(**params).fit(again[0], again[1], sensitive_features=again[2])
     close(weighted.predict(X), repeated.predict(X), 1e-8)
-    close(*(m.predict(X, return_std=True, include_noise=True)[1] for m in (weighted, repeated)),
-          1e-7)  # fmt: skip
-    assert weighted.log_marginal_likelihood_value_ == pytest.approx(
-        repeated.log_marginal_likelihood_value_, rel=1e-8
-    )
+    close(*(m.predict(X, return_std=True, include_noise=True)[1] for m in (weighted, repeated)), 1e-7)
+    assert weighted.log_marginal_likelihood_value_ == pytest.approx(repeated.log_marginal_likelihood_value_, rel=1e-8)
     assert weighted.n_samples_seen_ == np.count_nonzero(weight)
 
 
@@ -182,10 +174,7 @@ def test_several_outputs_are_each_their_own(kind):
     X, s, y = problem(outputs=2)
     new = problem(seed=1)[0]
     both = given(feature_map=kind, n_components=30, eta=3.0).fit(X, y, sensitive_features=s)
-    each = [
-        given(feature_map=kind, n_components=30, eta=3.0).fit(X, y[:, k], sensitive_features=s)
-        for k in range(2)
-    ]
+    each = [given(feature_map=kind, n_components=30, eta=3.0).fit(X, y[:, k], sensitive_features=s) for k in range(2)]
     close(both.predict(new), np.column_stack([m.predict(new) for m in each]), 1e-10)
     f, std = both.predict(new, return_std=True)
     assert f.shape == std.shape == (50, 2)
@@ -224,10 +213,8 @@ def test_far_from_the_data_the_prior_variance_is_whole():
     f, std = model.predict(far, return_std=True)
     close(std, [AMPLITUDE], 1e-10)
     close(f, [problem()[2].mean()], 1e-10)
-    close(model.predict(far, return_std=True, include_noise=True)[1] ** 2,
-          [AMPLITUDE**2 + NOISE], 1e-10)  # fmt: skip
-    close(model.predict(np.vstack([far, far + 30]), return_cov=True)[1],
-          AMPLITUDE**2 * np.eye(2), 1e-10)  # fmt: skip
+    close(model.predict(far, return_std=True, include_noise=True)[1] ** 2, [AMPLITUDE**2 + NOISE], 1e-10)
+    close(model.predict(np.vstack([far, far + 30]), return_cov=True)[1], AMPLITUDE**2 * np.eye(2), 1e-10)
 
 
 def test_noise_that_was_learnt_is_not_counted_twice():
@@ -298,9 +285,7 @@ def test_a_limit_is_met_by_a_finite_eta_where_infinity_leaves_a_constant():
     X = rng.normal(size=(300, 4)) + np.outer(group, [1.5, 0, 0, 0])
     X[:, 1] += 0.05 * age
     y = X[:, 0] + X[:, 1] + group + 0.03 * age + 0.3 * rng.normal(size=300)
-    model = FairGPRegressor(
-        length_scale=[2.0] * 4, n_components=20, unfairness=0.15, optimizer=None, random_state=0
-    )
+    model = FairGPRegressor(length_scale=[2.0] * 4, n_components=20, unfairness=0.15, optimizer=None, random_state=0)
     s = pd.DataFrame({"group": group.astype(str), "age": age})
     model.fit(X, y, sensitive_features=s)
     assert np.isfinite(model.eta_)

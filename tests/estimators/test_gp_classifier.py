@@ -101,10 +101,7 @@ def test_the_mean_is_the_fit_of_the_kernel_classifier_without_intercept(classes)
 def test_one_against_the_rest_adds_up():
     X, s, y = problem(classes=3)
     model = fitted(classes=3, n_components=20, eta=0.4)
-    parts = [
-        given(n_components=20, eta=0.4).fit(X, y == label, sensitive_features=s)
-        for label in model.classes_
-    ]
+    parts = [given(n_components=20, eta=0.4).fit(X, y == label, sensitive_features=s) for label in model.classes_]
     evidence = sum(part.log_marginal_likelihood_value_ for part in parts)
     assert model.log_marginal_likelihood_value_ == pytest.approx(evidence, rel=1e-9)
     p = np.column_stack([part.predict_proba(X)[:, 1] for part in parts])
@@ -169,9 +166,7 @@ def test_a_limit_is_kept(limit, amplitude):
     assert correlation**2 == pytest.approx(limit, abs=1e-6)
     again = fitted(n_components=20, eta=model.eta_, amplitude=model.amplitude_)
     close(again.coef_, model.coef_, 1e-6)
-    assert again.log_marginal_likelihood_value_ == pytest.approx(
-        model.log_marginal_likelihood_value_, rel=1e-8
-    )
+    assert again.log_marginal_likelihood_value_ == pytest.approx(model.log_marginal_likelihood_value_, rel=1e-8)
 
 
 def test_a_limit_that_holds_anyway_costs_nothing():
@@ -183,8 +178,9 @@ def test_a_limit_that_holds_anyway_costs_nothing():
 @pytest.mark.parametrize("eta", [0.5, np.inf])
 def test_learning_raises_the_evidence(eta):
     X, s, y = problem()
-    model = FairGPClassifier(n_components=15, length_scale="standardized", eta=eta, random_state=0,
-                             sensitive_kernel="linear", tol=1e-4)  # fmt: skip
+    model = FairGPClassifier(
+        n_components=15, length_scale="standardized", eta=eta, random_state=0, sensitive_kernel="linear", tol=1e-4
+    )
     model.fit(X, y, sensitive_features=s)
     start = FairGPClassifier(**{**model.get_params(), "optimizer": None, "amplitude": 1.0})
     start.fit(X, y, sensitive_features=s)
@@ -200,9 +196,7 @@ def test_learning_raises_the_evidence(eta):
 def test_the_best_amplitude_is_where_the_evidence_is_flat():
     model = fitted(n_components=20, eta=0.5, amplitude="optimize", tol=1e-8)
     assert model.length_scale == ARD == tuple(model.kernel_.length_scale)
-    values = [
-        model.log_marginal_likelihood(model.theta_ + step * np.eye(4)[3]) for step in (-0.1, 0.1)
-    ]
+    values = [model.log_marginal_likelihood(model.theta_ + step * np.eye(4)[3]) for step in (-0.1, 0.1)]
     assert max(values) < model.log_marginal_likelihood_value_
     assert abs(model.log_marginal_likelihood(eval_gradient=True)[1][3]) < 1e-4
 

@@ -22,13 +22,16 @@ from tests.models import fit_within
 from tests.naive import close
 
 MODEL = FairGPClassifier(
-    n_components=15, sensitive_columns=["sex"], eta=0.5, amplitude=1.3, optimizer=None,
-    random_state=0,
-)  # fmt: skip
+    n_components=15, sensitive_columns=["sex"], eta=0.5, amplitude=1.3, optimizer=None, random_state=0
+)
 CASES = [
-    ("dask", "two"), ("dask of unknown lengths", "text"), ("parquet", "two"), ("polars", "text"),
-    ("csv", "integers"), ("batches", "integers"),
-]  # fmt: skip
+    ("dask", "two"),
+    ("dask of unknown lengths", "text"),
+    ("parquet", "two"),
+    ("polars", "text"),
+    ("csv", "integers"),
+    ("batches", "integers"),
+]
 
 
 @pytest.mark.parametrize(("container", "kind"), CASES)
@@ -39,9 +42,7 @@ def test_every_container_gives_the_same_process(container, kind, tmp_path):
     model = fit_within({"chunk_rows": 64}, clone(MODEL), given_X, given_y)
     assert model.classes_.tolist() == LABELS[kind]
     close(model.coef_, expected.coef_, 1e-8)
-    assert model.log_marginal_likelihood_value_ == pytest.approx(
-        expected.log_marginal_likelihood_value_, rel=1e-10
-    )
+    assert model.log_marginal_likelihood_value_ == pytest.approx(expected.log_marginal_likelihood_value_, rel=1e-10)
     close(np.asarray(model.predict_proba(given_X)), expected.predict_proba(X), 1e-8)
     assert (np.asarray(model.predict(given_X)) == expected.predict(X)).all()
     slopes = model.log_marginal_likelihood(eval_gradient=True)[1]
@@ -55,11 +56,7 @@ def test_dask_in_dask_out(kind):
     X, y = table(kind)
     dask_X, dask_y = as_dask(X, y)
     model = clone(MODEL).fit(dask_X, dask_y)
-    outs = [
-        model.predict(dask_X),
-        model.predict_proba(dask_X),
-        *model.decision_function(dask_X, return_std=True),
-    ]
+    outs = [model.predict(dask_X), model.predict_proba(dask_X), *model.decision_function(dask_X, return_std=True)]
     assert all(isinstance(out, da.Array) for out in outs)
     own = [model.predict(X), model.predict_proba(X), *model.decision_function(X, return_std=True)]
     assert (outs[0].compute() == own[0]).all()
@@ -106,10 +103,13 @@ def test_metadata_reaches_it_in_a_pipeline():
         pipe.fit(X, y, sensitive_features=s, sample_weight=weight)
         close(pipe.predict_proba(X), expected.predict_proba(scaled), 1e-10)
         scores = cross_val_score(
-            pipe, X, y, cv=3, scoring=make_scorer(log_loss, response_method="predict_proba")
-            .set_score_request(sample_weight=False),
+            pipe,
+            X,
+            y,
+            cv=3,
+            scoring=make_scorer(log_loss, response_method="predict_proba").set_score_request(sample_weight=False),
             params={"sensitive_features": s, "sample_weight": weight},
-        )  # fmt: skip
+        )
         model.set_score_request(sample_weight=True)
         grid = GridSearchCV(pipe, {"fairgpclassifier__eta": [0.1, 10.0]}, cv=3)
         grid.fit(X, y, sensitive_features=s, sample_weight=weight)

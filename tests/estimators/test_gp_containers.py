@@ -23,9 +23,7 @@ from tests.solve.test_solver_choice import Recorder
 
 pytestmark = pytest.mark.filterwarnings("ignore:the search for length scales stopped")
 
-MODEL = FairGPRegressor(
-    n_components=20, eta=1.0, length_scale="standardized", max_iter=3, tol=1e-2, random_state=0
-)
+MODEL = FairGPRegressor(n_components=20, eta=1.0, length_scale="standardized", max_iter=3, tol=1e-2, random_state=0)
 CONTAINERS = ["polars", "parquet", "dask", "dask of unknown lengths", "batches"]
 
 
@@ -50,9 +48,7 @@ def test_rows_in_any_container(container, table, tmp_path):  # noqa: F811
         found = [part.compute() for part in found]
     for part, target in zip(found, expected, strict=True):
         close(part, target, 1e-5)
-    assert model.log_marginal_likelihood_value_ == pytest.approx(
-        reference.log_marginal_likelihood_value_, rel=1e-9
-    )
+    assert model.log_marginal_likelihood_value_ == pytest.approx(reference.log_marginal_likelihood_value_, rel=1e-9)
     assert len(model.relevance()) == len(model.kernel_.length_scale)
 
 
@@ -69,9 +65,7 @@ def test_dask_in_dask_out():
         expected = reference.predict(X, return_std=True, include_noise=noise)
         close(f.compute(), expected[0], 1e-7)
         close(std.compute(), expected[1], 1e-7)
-    close(
-        model.predict(lazy[0], return_cov=True)[1], reference.predict(X, return_cov=True)[1], 1e-7
-    )
+    close(model.predict(lazy[0], return_cov=True)[1], reference.predict(X, return_cov=True)[1], 1e-7)
     close(model.sample_y(lazy[0], 2), reference.sample_y(X, 2), 1e-3)
 
 
@@ -130,11 +124,8 @@ def test_pipelines_and_searches_route_the_sensitive_features():
         direct = fit(model, scaler.fit_transform(X), y, s, weight)
         np.testing.assert_array_equal(pipeline.predict(X), direct.predict(scaler.transform(X)))
         deviations = pipeline.predict(X, return_std=True)[1]
-        np.testing.assert_array_equal(
-            deviations, direct.predict(scaler.transform(X), return_std=True)[1]
-        )
-        search = GridSearchCV(asks, {"unfairness": [0.01, 0.3], "eta": [None]}, cv=KFold(2),
-                              error_score="raise")  # fmt: skip
+        np.testing.assert_array_equal(deviations, direct.predict(scaler.transform(X), return_std=True)[1])
+        search = GridSearchCV(asks, {"unfairness": [0.01, 0.3], "eta": [None]}, cv=KFold(2), error_score="raise")
         search.fit(X, y, sensitive_features=s, sample_weight=weight)
     best = search.best_estimator_
     assert best.explained_share_ <= best.unfairness + 1e-6

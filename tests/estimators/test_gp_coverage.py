@@ -56,13 +56,22 @@ def test_rows_unlike_those_fitted():
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_acs_income(eta):
     path = table("acs_income_2018_regression/acs-income-2018-holdout.parquet")
-    columns = ["Age", "Education", "Occupation", "Workclass", "Marital Status", "Gender", "Race",
-               "Travel time to work", "Citizenship status", "Income"]  # fmt: skip
+    columns = [
+        "Age",
+        "Education",
+        "Occupation",
+        "Workclass",
+        "Marital Status",
+        "Gender",
+        "Race",
+        "Travel time to work",
+        "Citizenship status",
+        "Income",
+    ]
     frame = pq.read_table(path, columns=columns).slice(0, 16_000).to_pandas()
     y = np.log(frame.pop("Income").to_numpy())
     train, test = np.arange(4000), np.arange(4000, 16_000)
     model = FairGPRegressor(
-        n_components=100, eta=eta, max_iter=5, tol=1e-3, sensitive_columns=["Gender", "Race"],
-        random_state=0,
-    ).fit(frame.iloc[train], y[train])  # fmt: skip
+        n_components=100, eta=eta, max_iter=5, tol=1e-3, sensitive_columns=["Gender", "Race"], random_state=0
+    ).fit(frame.iloc[train], y[train])
     assert 0.87 <= coverage(model, frame.iloc[test], y[test]) <= 0.93

@@ -56,9 +56,7 @@ def test_the_gradient_equals_central_differences(kind, penalty, container):
 @pytest.mark.parametrize("kernel", ["rbf", "matern32", "matern52"])
 def test_the_gradient_in_the_landmarks_equals_central_differences(kernel):
     X, s, y = problem(60)
-    phi = MovingNystroem(
-        kernel, ARD, n_components=5, whitening="cholesky", cutoff=1e-8, random_state=0
-    ).fit(X)
+    phi = MovingNystroem(kernel, ARD, n_components=5, whitening="cholesky", cutoff=1e-8, random_state=0).fit(X)
     model = learner(feature_map=phi, eta=2.0, max_iter=1, noise=0.3, amplitude=1.2)
     with warnings.catch_warnings(action="ignore"):
         evidence = model.fit(X, y, sensitive_features=s)._evidence
@@ -173,9 +171,15 @@ def test_the_limit_is_kept_at_the_hyperparameters_found(limit, penalty):
     assert model.explained_share_ <= limit + 1e-6
     if limit:
         assert model.explained_share_ == pytest.approx(limit, rel=1e-6)
-        again = learner(n_components=40, eta=model.eta_, penalty=penalty, noise=model.noise_,
-                        amplitude=model.amplitude_, optimizer=None,
-                        length_scale=model.kernel_.length_scale)  # fmt: skip
+        again = learner(
+            n_components=40,
+            eta=model.eta_,
+            penalty=penalty,
+            noise=model.noise_,
+            amplitude=model.amplitude_,
+            optimizer=None,
+            length_scale=model.kernel_.length_scale,
+        )
         again.fit(X, y, sensitive_features=s)
         close(again.predict(X), model.predict(X), 1e-8)
         assert again.explained_share_ == pytest.approx(limit, rel=1e-4)
@@ -380,9 +384,7 @@ def test_arguments_are_checked():
     with refused():
         learner(eta=0, noise=1e-30, amplitude=1.0).fit(X, y)
     with refused():
-        learner(eta=0, noise=1e-30, amplitude=1.0, feature_map="exact").fit(
-            np.repeat(X, 2, axis=0), np.repeat(y, 2)
-        )
+        learner(eta=0, noise=1e-30, amplitude=1.0, feature_map="exact").fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was():

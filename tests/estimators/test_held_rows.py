@@ -28,9 +28,7 @@ def base():
 @pytest.mark.parametrize("control", [None, C])
 @pytest.mark.parametrize("base_estimator", [None, base()])
 def test_held_rows_are_the_rows(control, base_estimator, monkeypatch):
-    model = FairKernelClassifier(
-        n_components=10, eta=3.0, base_estimator=base_estimator, random_state=0
-    )
+    model = FairKernelClassifier(n_components=10, eta=3.0, base_estimator=base_estimator, random_state=0)
     kept = model.fit(X, Y, sensitive_features=S, control_features=control).coef_.copy()
     monkeypatch.setattr(rows_of_fit, "MAX_ENCODED_BYTES", 0)
     anew = model.fit(X, Y, sensitive_features=S, control_features=control).coef_

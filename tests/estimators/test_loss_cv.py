@@ -92,9 +92,9 @@ def test_three_classes():
     y = np.array(["low", "mid", "top"])[np.digitize(y, [1.0, 3.0])]
     fold = folds(len(y))
     options = {"feature_map": "linear", "class_weight": "balanced"}
-    model = FairKernelClassifierCV(
-        cv=PredefinedSplit(fold), alphas=[1e-3], etas=[0.0, 1.0], **options
-    ).fit(X, y, sensitive_features=s)
+    model = FairKernelClassifierCV(cv=PredefinedSplit(fold), alphas=[1e-3], etas=[0.0, 1.0], **options).fit(
+        X, y, sensitive_features=s
+    )
     for e, eta in enumerate([0.0, 1.0]):
         fit = FairKernelClassifier(alpha=1e-3, eta=eta, **options)
         out = fold == 2
@@ -118,9 +118,7 @@ def test_the_limit_holds_on_the_folds_and_on_new_rows(kind):
     assert found <= 0.05 + 4 * model.explained_share_cv_error_
     assert model.score(X, y) > 0.7
     again = model.path_.at(unfairness=0.05)
-    np.testing.assert_allclose(
-        again.decision_function(X), model.decision_function(X), rtol=0.02, atol=0.02
-    )
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=0.02, atol=0.02)
     assert again.explained_share_cv_ == model.explained_share_cv_
     assert again.explained_share_cv_error_ == model.explained_share_cv_error_
 
@@ -203,9 +201,8 @@ def test_squared_loss_agrees_with_the_closed_form():
     ratio = ridge.cv_results_["mse"][tried] / loss.cv_results_["loss"][tried]
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
     np.testing.assert_allclose(
-        loss.cv_results_["explained_share"][tried],
-        ridge.cv_results_["explained_share"][tried], atol=1e-5,
-    )  # fmt: skip
+        loss.cv_results_["explained_share"][tried], ridge.cv_results_["explained_share"][tried], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("process", [FairGPRegressor, FairGPClassifier])
@@ -256,9 +253,7 @@ def test_base_model_and_control(tmp_path):
     back = load(tmp_path / "model")
     np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
     pd.testing.assert_frame_equal(back.path_.table, model.path_.table)
-    np.testing.assert_array_equal(
-        back.path_.at(unfairness=0.1).predict(X), model.path_.at(unfairness=0.1).predict(X)
-    )
+    np.testing.assert_array_equal(back.path_.at(unfairness=0.1).predict(X), model.path_.at(unfairness=0.1).predict(X))
 
 
 def test_rows_of_a_file_and_of_dask_give_the_same_model(tmp_path):

@@ -95,9 +95,7 @@ def test_a_process_that_is_not_optimised_keeps_what_it_is_given():
     assert "Unlike in scikit-learn, None" in first
 
 
-@pytest.mark.parametrize(
-    "estimator", [FairKernelClassifier, FairKernelClassifierCV, FairGPClassifier]
-)
+@pytest.mark.parametrize("estimator", [FairKernelClassifier, FairKernelClassifierCV, FairGPClassifier])
 def test_log_probabilities(estimator):
     X, y, s = rows()
     for target in (y > 0, np.digitize(y, [0, 1])):

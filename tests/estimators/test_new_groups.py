@@ -57,9 +57,7 @@ def test_they_are_answered_with_a_warning(name):
 def test_without_interactions_they_are_as_good_as_those_seen():
     X, y = table(3000)
     new, target = table(3000, seed=1)
-    model = FairKernelRidge(
-        n_components=50, eta=0.0, sensitive_columns=["sex", "race"], random_state=0
-    )
+    model = FairKernelRidge(n_components=50, eta=0.0, sensitive_columns=["sex", "race"], random_state=0)
     model.fit(X[seen(X)], y[seen(X)])
     with pytest.warns(UserWarning, match="race=C"):
         squares = (target - model.predict(new)) ** 2

@@ -10,8 +10,7 @@ from sklearn.utils import estimator_html_repr
 
 import scalefair
 
-ESTIMATORS = [name for name in scalefair.__all__ if name.startswith("Fair") and name[4:] not in
-              ("Kernel", "Path")]  # fmt: skip
+ESTIMATORS = [name for name in scalefair.__all__ if name.startswith("Fair") and name[4:] not in ("Kernel", "Path")]
 
 VOID = ("input", "br", "img", "link", "meta", "path")
 
@@ -55,7 +54,13 @@ def test_every_estimator_has_an_html_representation(name):
 
 def test_the_list_is_all_there_is():
     assert sorted(ESTIMATORS) == [
-        "FairGPClassifier", "FairGPRegressor", "FairKernelClassifier", "FairKernelClassifierCV",
-        "FairKernelRegressor", "FairKernelRegressorCV", "FairKernelRidge", "FairKernelRidgeCV",
+        "FairGPClassifier",
+        "FairGPRegressor",
+        "FairKernelClassifier",
+        "FairKernelClassifierCV",
+        "FairKernelRegressor",
+        "FairKernelRegressorCV",
+        "FairKernelRidge",
+        "FairKernelRidgeCV",
         "FairRidge",
-    ]  # fmt: skip
+    ]

@@ -98,9 +98,7 @@ def test_parts_chunks_and_order_change_nothing():
     model = partial(FairRidge(unfairness=0.05))
     whole = scalefair_clone(model).fit(x, y, sensitive_features=s)
     order = np.random.default_rng(1).permutation(len(x))
-    shuffled = scalefair_clone(model).fit(
-        x[order], y[order], sensitive_features=s[order].reset_index(drop=True)
-    )
+    shuffled = scalefair_clone(model).fit(x[order], y[order], sensitive_features=s[order].reset_index(drop=True))
     naive.close(shuffled.coef_, whole.coef_, 1e-10)
     with scalefair.config_context(chunk_rows=37):
         chunked = scalefair_clone(model).fit(x, y, sensitive_features=s)
@@ -110,8 +108,7 @@ def test_parts_chunks_and_order_change_nothing():
         for at in (slice(0, 30), slice(30, 200), slice(200, None))
     ]
     parts.append(whole.collect(x[:9], np.full(9, np.nan)))  # which tell nothing
-    naive.close(scalefair_clone(model).fit(x, y, sensitive_features=s).solve_from(
-        sum(parts)).coef_, whole.coef_, 1e-10)  # fmt: skip
+    naive.close(scalefair_clone(model).fit(x, y, sensitive_features=s).solve_from(sum(parts)).coef_, whole.coef_, 1e-10)
     batches = scalefair_clone(model)
     for at in (slice(0, 400), slice(400, None)):
         batches.partial_fit(x[at], y[at], sensitive_features=s[at].reset_index(drop=True))
@@ -129,8 +126,7 @@ def test_moments_and_models_survive_a_file(tmp_path):
     loaded = scalefair.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(x), fit.predict(x))
     naive.close(loaded.solve_from(again).coef_, fit.coef_, 1e-12)
-    ordinary = FairRidge(unfairness=0.1).fit(x[s.notna()], y[s.notna()],
-                                             sensitive_features=s[s.notna()])  # fmt: skip
+    ordinary = FairRidge(unfairness=0.1).fit(x[s.notna()], y[s.notna()], sensitive_features=s[s.notna()])
     with refused("PartialMoments", "missing_labels"):
         ordinary.solve_from(again)
 
@@ -151,9 +147,7 @@ def test_a_split_of_one_table_agrees_with_it():
     x, _, y, s = table(n=40_000)
     joint = FairRidge(unfairness=0.05).fit(x, y, sensitive_features=s)
     half = slice(0, 20_000), slice(20_000, None)
-    two = FairRidge(unfairness=0.05).fit(
-        x[half[0]], y[half[0]], sensitive_data=(x[half[1]], s[half[1]])
-    )
+    two = FairRidge(unfairness=0.05).fit(x[half[0]], y[half[0]], sensitive_data=(x[half[1]], s[half[1]]))
     new, _, _, groups = table(n=20_000, seed=1)
     assert naive.between_group_share(two.predict(new), groups) == pytest.approx(0.05, abs=0.01)
     difference = np.mean((two.predict(new) - joint.predict(new)) ** 2)
@@ -171,9 +165,7 @@ def test_every_container_gives_the_same(kind, tmp_path):
     fit = scalefair_clone(model).fit(X, Y, sensitive_features=S)
     naive.close(fit.coef_, expected.coef_, 1e-9)
     known = s.notna().to_numpy()
-    pair = contained(
-        kind, frame[known].reset_index(drop=True), tmp_path, X=list("abcde"), S=["group"]
-    )
+    pair = contained(kind, frame[known].reset_index(drop=True), tmp_path, X=list("abcde"), S=["group"])
     two = scalefair_clone(model).fit(frame[list("abcde")], y, sensitive_data=pair)
     assert two.explained_share_ == pytest.approx(0.05, abs=1e-6)
 
@@ -196,9 +188,10 @@ def test_weights_count_as_rows():
     twice = np.repeat(np.arange(len(x)), weight)
     model = partial(FairRidge(eta=2.0))
     fit = scalefair_clone(model).fit(x, y, sensitive_features=s, sample_weight=weight)
-    parts = fit.moments_, scalefair_clone(model).fit(
-        x[twice], y[twice], sensitive_features=s[twice].reset_index(drop=True)
-    ).moments_  # fmt: skip
+    parts = (
+        fit.moments_,
+        scalefair_clone(model).fit(x[twice], y[twice], sensitive_features=s[twice].reset_index(drop=True)).moments_,
+    )
     for name in ("judged", "scored"):
         weighted, repeated = (getattr(part, name) for part in parts)
         naive.close(weighted.covariance("phi", "phi"), repeated.covariance("phi", "phi"), 1e-10)
@@ -223,14 +216,9 @@ def test_rows_that_tell_by_x_are_weighted():
     assert isinstance(propensity, Propensity)
     mean, plain = fit.moments_.judged.mean("phi")[0], x[by_x, 0].mean()
     assert abs(mean - x[:, 0].mean()) < 0.2 * abs(plain - x[:, 0].mean())
-    naive.close(
-        fit.moments_.judged.mean("phi"),
-        np.average(x[by_x], axis=0, weights=propensity.weights(x[by_x])), 1e-9,
-    )  # fmt: skip
+    naive.close(fit.moments_.judged.mean("phi"), np.average(x[by_x], axis=0, weights=propensity.weights(x[by_x])), 1e-9)
     at_random = s.where(rng.random(len(x)) < 0.2, None)
-    assert partial(FairRidge(eta=1.0)).fit(
-        x, y, sensitive_features=at_random
-    )._design.propensity is None  # fmt: skip
+    assert partial(FairRidge(eta=1.0)).fit(x, y, sensitive_features=at_random)._design.propensity is None
 
 
 def test_a_base_model_needs_y_alone():
@@ -250,8 +238,9 @@ def test_units_of_s_do_not_matter():
     s = x[:, :2] + rng.normal(size=(len(x), 2))
     s[rng.random(len(x)) < 0.7] = np.nan
     model = partial(FairRidge(unfairness=0.05, sensitive_kernel="linear"))
-    fits = [scalefair_clone(model).fit(x, y, sensitive_features=s * unit).coef_
-            for unit in (1.0, np.array([1e3, 1e-2]))]  # fmt: skip
+    fits = [
+        scalefair_clone(model).fit(x, y, sensitive_features=s * unit).coef_ for unit in (1.0, np.array([1e3, 1e-2]))
+    ]
     naive.close(fits[1], fits[0], 1e-7)
 
 
@@ -263,9 +252,12 @@ def test_bad_input():
     assert caught.value.column == "sex"
     with refused("2 rows"):
         partial(FairRidge(eta=1.0)).fit(
-            x, y, sensitive_features=full.where(full.index.isin([0, 1, 2][:3]) & (full.index != 1)
-                                                if full[0] != full[2] else two_of(full), None)
-        )  # fmt: skip
+            x,
+            y,
+            sensitive_features=full.where(
+                full.index.isin([0, 1, 2][:3]) & (full.index != 1) if full[0] != full[2] else two_of(full), None
+            ),
+        )
     with refused("group"):
         FairRidge(eta=1.0).fit(x, y, sensitive_features=s)
     with refused("y is missing in all 600 rows"):

@@ -21,9 +21,7 @@ def test_batches_add_up_to_all_rows():
         whole = clone(model).set_params(feature_map=phi, sensitive_kernel=kernel)
         whole.fit(X, y, sensitive_features=attributes, sample_weight=weight)
         for at in np.array_split(np.arange(len(X)), 4):
-            model.partial_fit(
-                X[at], y[at], sensitive_features=attributes[at], sample_weight=weight[at]
-            )
+            model.partial_fit(X[at], y[at], sensitive_features=attributes[at], sample_weight=weight[at])
         assert model.n_samples_seen_ == len(X)
         naive.close(model.predict(new), whole.predict(new), 1e-10)
         naive.close(model.moments_.scatter, whole.moments_.scatter, 1e-10)

@@ -11,14 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 import scalefair
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    PartyMaps,
-    _files,
-)
+from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, PartyMaps, _files
 from scalefair.datasets import make_biased_income
 from scalefair.estimators import choice
 from tests.containers import CONTAINERS, contained
@@ -82,9 +75,7 @@ def test_two_parties_fit_what_one_table_fits(pay, tmp_path, name, weighted, monk
                 np.testing.assert_allclose(ours, theirs, rtol=1e-8)
             elif field.name not in ("date", "model", "moments"):
                 assert ours == theirs
-    assert (
-        sent(found, tmp_path / "model.scalefair").predict(X).tolist() == found.predict(X).tolist()
-    )
+    assert sent(found, tmp_path / "model.scalefair").predict(X).tolist() == found.predict(X).tolist()
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

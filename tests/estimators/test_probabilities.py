@@ -11,13 +11,7 @@ import pytest
 from sklearn.base import clone
 
 import scalefair
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    group_probabilities,
-)
+from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, group_probabilities
 from scalefair.measures import explained_share
 from tests.errors import refused
 
@@ -61,8 +55,10 @@ def test_certain_probabilities_are_groups(name):
     X, y, group, _ = draw(800, 0)
     hard = (group[:, None] == GROUPS).astype(float)
     expected = clone(MODELS[name]).fit(X, y, sensitive_features=group)
-    for table in (group_probabilities(pd.DataFrame(hard, columns=GROUPS), group),
-                  group_probabilities(hard, np.searchsorted(GROUPS, group))):  # fmt: skip
+    for table in (
+        group_probabilities(pd.DataFrame(hard, columns=GROUPS), group),
+        group_probabilities(hard, np.searchsorted(GROUPS, group)),
+    ):
         found = clone(MODELS[name]).fit(X, y, sensitive_features=table)
         np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-8)
         np.testing.assert_allclose(found.explained_share_, expected.explained_share_, rtol=1e-8)
@@ -101,8 +97,7 @@ def test_a_limit_holds_on_new_rows_where_some_know_their_group():
     X, y, group, P = draw(10_000, 0)
     new, _, its_group, _ = draw(100_000, 7)
     model = clone(MODELS["folds"])
-    model.fit(X, y, sensitive_features=group_probabilities(
-        pd.DataFrame(P, columns=GROUPS), some_known(group, 3)))  # fmt: skip
+    model.fit(X, y, sensitive_features=group_probabilities(pd.DataFrame(P, columns=GROUPS), some_known(group, 3)))
     truth = explained_share(model.predict(new), its_group)
     assert abs(model.explained_share_cv_ - truth) < 2 * model.explained_share_cv_error_
     assert truth < 0.07
@@ -147,9 +142,13 @@ def test_bad_probabilities_are_refused(rows, words):
 
 @pytest.mark.parametrize(
     ("known", "words"),
-    [(["a", None], ["2 rows", "expected 3"]), (["d", "a", None], ["'d'", "'b'"]),
-     ([None] * 3, ["0 know"]), (["a", "a", None], ["'b'", "too rare"])],
-)  # fmt: skip
+    [
+        (["a", None], ["2 rows", "expected 3"]),
+        (["d", "a", None], ["'d'", "'b'"]),
+        ([None] * 3, ["0 know"]),
+        (["a", "a", None], ["'b'", "too rare"]),
+    ],
+)
 def test_bad_known_groups_are_refused(known, words):
     P = pd.DataFrame([[0.6, 0.4], [0.5, 0.5], [0.9, 0.1]], columns=["a", "b"])
     with refused(*words):

@@ -39,9 +39,7 @@ def test_acs_income():
 def test_folktables_income():
     folder = table("folktables_2018")
     scan = scan_parquet([folder / f"ACSIncome.{part}.parquet" for part in ("test", "validation")])
-    model = FairKernelRidge(
-        n_components=60, unfairness=0.02, sensitive_kernel="categorical", random_state=0
-    )
+    model = FairKernelRidge(n_components=60, unfairness=0.02, sensitive_kernel="categorical", random_state=0)
     model.fit(scan.drop("PINCP"), scan["PINCP"], sensitive_features=scan[["SEX", "RAC1P"]])
     assert model.n_samples_seen_ == 665_800
     assert model.explained_share_ == pytest.approx(0.02, abs=1e-6)

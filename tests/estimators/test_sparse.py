@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import (
-    coo_array,
-    csc_matrix,
-    csr_array,
-    dia_array,
-    issparse,
-    random_array,
-)
+from scipy.sparse import coo_array, csc_matrix, csr_array, dia_array, issparse, random_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -36,9 +29,7 @@ MODELS = {
     "nystroem": FairKernelRidge(**OPTIONS),
     "exact": FairKernelRidge(feature_map="exact", unfairness=0.05),
     "cv": FairKernelRidgeCV(feature_map="fourier", **OPTIONS),
-    "base": FairKernelRidge(
-        base_estimator=DecisionTreeRegressor(max_depth=3, random_state=0), **OPTIONS
-    ),
+    "base": FairKernelRidge(base_estimator=DecisionTreeRegressor(max_depth=3, random_state=0), **OPTIONS),
     "trees": FairKernelRidge(base_estimator="trees", **OPTIONS),
     "classes": FairKernelClassifier(**OPTIONS),
     "base of classes": FairKernelClassifier(base_estimator=LogisticRegression(), **OPTIONS),
@@ -112,9 +103,7 @@ def test_what_else_takes_inputs_takes_sparse_ones():
     assert one.upper_bound == pytest.approx(other.upper_bound, rel=1e-9)
     assert audit(model.predict(X), sensitive_features=s).summary
     model.partial_fit(X[half:], y[half:], sensitive_features=s[half:])
-    np.testing.assert_allclose(
-        model.coef_, FairRidge(unfairness=0.05).fit(X, y, sensitive_features=s).coef_, rtol=1e-6
-    )
+    np.testing.assert_allclose(model.coef_, FairRidge(unfairness=0.05).fit(X, y, sensitive_features=s).coef_, rtol=1e-6)
 
 
 def test_words_of_a_text_in_a_pipeline():

@@ -54,9 +54,7 @@ def test_a_worker_killed_at_any_moment(tmp_path):
 
 def run(client, expected):
     """Sum all rows, in thirty tasks; return the seconds it took."""
-    rows = DaskSource(
-        da.from_array(X, 50), y=da.from_array(Y[:, None], 80), client=client, rows_per_task=100
-    )
+    rows = DaskSource(da.from_array(X, 50), y=da.from_array(Y[:, None], 80), client=client, rows_per_task=100)
     found, seconds = ends(lambda: accumulate(rows.then(slowly), ROW_MAP, rows=20))
     assert not isinstance(found, BaseException), repr(found)
     (moments,) = found

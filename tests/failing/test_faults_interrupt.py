@@ -70,9 +70,7 @@ def jobs(folder):
 # Where it comes inside of a callback of the collector, Python can do no more than say so.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize(
-    "name", ["fit", "cross-validation", "checkpoints", "predict", "files", "save"]
-)
+@pytest.mark.parametrize("name", ["fit", "cross-validation", "checkpoints", "predict", "files", "save"])
 def test_an_interrupt_at_any_moment(name, tmp_path, monkeypatch):
     init = Checkpoint.__init__
     monkeypatch.setattr(Checkpoint, "__init__", lambda s, path: init(s, path, 0.0, 2))

@@ -99,9 +99,7 @@ print(json.dumps(counts))
 def test_a_limit_of_memory_is_a_memory_error(tmp_path):
     """And the next fit, with memory again, gives the same numbers as ever."""
     command = [sys.executable, "-c", SCRIPT, str(TIMES), str(tmp_path)]
-    done = subprocess.run(
-        command, check=False, env=ENV, capture_output=True, text=True, timeout=100 + 10 * TIMES
-    )
+    done = subprocess.run(command, check=False, env=ENV, capture_output=True, text=True, timeout=100 + 10 * TIMES)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert sum(counts.values()) == TIMES

@@ -25,9 +25,7 @@ def attributes(groups, numbers, n=4000, seed=0):
 
 def psi_of(S, **options):
     categorical = np.arange(S.shape[1]) == 0
-    return mixed_map(
-        "auto", "median", SIZE, rows=S, weight=None, categorical=categorical, seed=0, **options
-    )
+    return mixed_map("auto", "median", SIZE, rows=S, weight=None, categorical=categorical, seed=0, **options)
 
 
 @pytest.mark.parametrize(("groups", "numbers"), [(60, 3), (30, 2), (12, 3), (200, 1)])
@@ -81,8 +79,7 @@ def test_a_kernel_object_is_the_same_as_its_name(kernel, name, coded):
     y = S[:, 0] + np.random.default_rng(0).normal(size=len(S))
     s = pd.DataFrame(S.astype(str) if coded else S, columns=["s"])
     fits = [
-        FairRidge(eta=1.0, sensitive_kernel=k, random_state=0).fit(S, y, sensitive_features=s)
-        for k in (kernel, name)
+        FairRidge(eta=1.0, sensitive_kernel=k, random_state=0).fit(S, y, sensitive_features=s) for k in (kernel, name)
     ]
     assert fits[0].moments_.key == fits[1].moments_.key
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)

@@ -33,9 +33,7 @@ HIDDEN = {"sensitive_columns": ["s", "t"], "hide_sensitive": True, "random_state
 
 MODELS = {
     "ridge": FairRidge(eta=1.0, sensitive_columns=["s", "t"], hide_sensitive=True),
-    "base": FairKernelRidge(
-        n_components=10, base_estimator=DecisionTreeRegressor(max_depth=2), **HIDDEN
-    ),
+    "base": FairKernelRidge(n_components=10, base_estimator=DecisionTreeRegressor(max_depth=2), **HIDDEN),
     "classes": FairKernelClassifier(n_components=10, **HIDDEN),
     "process": FairGPRegressor(n_components=10, noise=0.5, optimizer=None, **HIDDEN),
 }
@@ -51,15 +49,21 @@ def test_frames_with_or_without_them(name, text):
     model = MODELS[name].fit(frame, y)
     whole = model.predict(frame)
     bare = frame.drop(columns=["s", "t"])
-    for given in (bare, frame.drop(columns="t"), frame[["t", "a", "b"]], pl.from_pandas(bare),
-                  pa.Table.from_pandas(bare, preserve_index=False)):  # fmt: skip
+    for given in (
+        bare,
+        frame.drop(columns="t"),
+        frame[["t", "a", "b"]],
+        pl.from_pandas(bare),
+        pa.Table.from_pandas(bare, preserve_index=False),
+    ):
         np.testing.assert_array_equal(model.predict(given), whole)
 
 
 @pytest.mark.parametrize("base", [None, DecisionTreeRegressor(max_depth=2)])
 def test_arrays_of_all_or_of_the_visible_columns(base):
-    model = FairKernelRidge(n_components=10, base_estimator=base, sensitive_columns=[1, 3],
-                            hide_sensitive=True, random_state=0).fit(X, Y)  # fmt: skip
+    model = FairKernelRidge(
+        n_components=10, base_estimator=base, sensitive_columns=[1, 3], hide_sensitive=True, random_state=0
+    ).fit(X, Y)
     assert model.n_features_in_ == 4
     bare = X[:, [0, 2]]
     whole = model.predict(X)

@@ -129,17 +129,13 @@ def test_cutoff_leaves_ordinary_use_without_warning():
 @pytest.mark.parametrize("n_components", [7, 100])
 @pytest.mark.parametrize("landmarks", LANDMARK_METHODS)
 def test_landmarks_do_not_depend_on_order_copies_or_absent_rows(landmarks, n_components):
-    nystroem = Nystroem(
-        length_scale="median", n_components=n_components, landmarks=landmarks, random_state=3
-    )
+    nystroem = Nystroem(length_scale="median", n_components=n_components, landmarks=landmarks, random_state=3)
     weight = np.repeat([1.0, 2.0, 3.0], 20)
     order = np.random.default_rng(1).permutation(60)
     once = clone(nystroem).fit(ROWS, sample_weight=weight)
     permuted = clone(nystroem).fit(ROWS[order], sample_weight=weight[order])
     copied = clone(nystroem).fit(np.repeat(ROWS, weight.astype(int), axis=0))
-    absent = clone(nystroem).fit(
-        np.vstack([ROWS + 9, ROWS]), sample_weight=np.r_[np.zeros(60), weight]
-    )
+    absent = clone(nystroem).fit(np.vstack([ROWS + 9, ROWS]), sample_weight=np.r_[np.zeros(60), weight])
     for other in (permuted, copied, absent):
         assert_array_equal(other.landmarks_, once.landmarks_)
         assert other.kernel_ == once.kernel_

@@ -51,9 +51,7 @@ def expected_failures(estimator):
         )
     if isinstance(estimator, OneHot) and estimator.unknown == "error":
         reason = "the check transforms rows that fit has not seen, which is an error by choice"
-        return dict.fromkeys(
-            ["check_sample_weight_equivalence_on_dense_data", "check_fit_idempotent"], reason
-        )
+        return dict.fromkeys(["check_sample_weight_equivalence_on_dense_data", "check_fit_idempotent"], reason)
     return {}
 
 
@@ -144,10 +142,7 @@ def test_random_state(cls):
 
     assert_array_equal(features(7), features(7))
     assert_array_equal(features(7), features(np.int64(7)))
-    assert_array_equal(
-        features(np.random.RandomState(1)),
-        features(np.random.RandomState(1)),
-    )
+    assert_array_equal(features(np.random.RandomState(1)), features(np.random.RandomState(1)))
     assert np.abs(features(7) - features(8)).max() > 0.01
     np.random.seed(0)  # noqa: NPY002 - None means numpy's global state, as in scikit-learn
     first, second = features(None), features(None)
@@ -163,11 +158,7 @@ def test_random_state(cls):
         (Nystroem(landmarks="best"), ValueError, ["landmarks='best'", "uniform", "kmeans++"]),
         (Nystroem(cutoff=-1), ValueError, ["cutoff=-1", "[0, 1)"]),
         (Nystroem(sample_size=0), ValueError, ["sample_size=0"]),
-        (
-            Nystroem(length_scale="mean"),
-            ValueError,
-            ["length_scale='mean'", "median, standardized"],
-        ),
+        (Nystroem(length_scale="mean"), ValueError, ["length_scale='mean'", "median, standardized"]),
         (Nystroem(length_scale=[1.0, 2.0]), ValueError, ["length_scale", 2, 4]),
         (Nystroem(length_scale=0.0), ValueError, ["length_scale=0.0"]),
         (Nystroem("rbff"), ValueError, ["kernel='rbff'"]),

@@ -43,17 +43,11 @@ def test_onehot_is_the_same_for_codes_strings_and_frames():
 def test_onehot_names_read_well():
     S = pd.DataFrame({"sex": ["F", "M", "F"], "child": [0.0, 1.0, 2.5]})
     onehot = OneHot().set_output(transform="pandas").fit(S)
-    assert list(onehot.transform(S)) == [
-        "sex=F & child=0",
-        "sex=F & child=2.5",
-        "sex=M & child=1",
-    ]
+    assert list(onehot.transform(S)) == ["sex=F & child=0", "sex=F & child=2.5", "sex=M & child=1"]
     assert_array_equal(onehot.combinations_, S.to_numpy()[[0, 2, 1]])
 
 
-@pytest.mark.parametrize(
-    "S", [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([list("ab"), list("ba")])]
-)
+@pytest.mark.parametrize("S", [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([list("ab"), list("ba")])])
 def test_onehot_unseen_combination(S):
     other = S[:, ::-1].copy()
     other[:, 1] = other[:, 0]
@@ -171,10 +165,7 @@ def test_product_map_of_a_mixed_frame(whiten):
     Psi = psi.transform(frame)
     assert_array_equal(Psi, numbers.fit_transform(MIXED[:, :3]))
     assert Psi.columns[0] == "sex=x * nystroem0"
-    assert list(ConcatMap(pair).fit(frame).get_feature_names_out())[2:4] == [
-        "part0__sex=z",
-        "part1__nystroem0",
-    ]
+    assert list(ConcatMap(pair).fit(frame).get_feature_names_out())[2:4] == ["part0__sex=z", "part1__nystroem0"]
 
 
 class FloatsOnly(Identity):

@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    StackingRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, StackingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -50,8 +46,7 @@ def test_they_are_out_of_fold_probabilities_of_a_classifier_of_the_groups():
     h = cross_val_predict(clone(TREE).set_params(random_state=0), X, y, cv=split)
     np.testing.assert_allclose(moments.mean("base"), np.column_stack([h, e]).mean(axis=0))
     np.testing.assert_allclose(
-        moments.covariance("base", "y")[:, 0],
-        np.cov(np.column_stack([h, e, y]).T, bias=True)[-1, :-1],
+        moments.covariance("base", "y")[:, 0], np.cov(np.column_stack([h, e, y]).T, bias=True)[-1, :-1]
     )
 
 
@@ -60,9 +55,7 @@ def test_a_model_that_sees_s_has_none(options):
     X, s, y = problem()
     frame = pd.DataFrame(X, columns=list("abcd"))
     seen = bool(options)
-    model = fair(**options).fit(
-        frame.assign(s=s) if seen else frame, y, sensitive_features=None if seen else s
-    )
+    model = fair(**options).fit(frame.assign(s=s) if seen else frame, y, sensitive_features=None if seen else s)
     assert model.moments_.blocks["base"] == (1 if seen else 3)
     without = CrossFit(TREE, sensitive_estimator=None)
     assert fair(without).fit(frame, y, sensitive_features=s).moments_.blocks["base"] == 1
@@ -92,8 +85,7 @@ def test_weights_count_and_rows_of_weight_zero_do_not():
     base = CrossFit(LinearRegression(), sensitive_estimator=DecisionTreeClassifier(max_depth=2))
     model = fair(base).fit(X, y, sensitive_features=s, sample_weight=weight)
     other = np.where(weight == 0, "nobody else", s.astype(object))
-    same = fair(base).fit(X, np.where(weight == 0, 99, y), sensitive_features=other,
-                          sample_weight=weight)  # fmt: skip
+    same = fair(base).fit(X, np.where(weight == 0, 99, y), sensitive_features=other, sample_weight=weight)
     np.testing.assert_allclose(model.predict(X), same.predict(X), rtol=1e-8)
 
 
@@ -218,8 +210,9 @@ def test_a_limit_holds_on_new_rows_with_s_hidden():
 
     X, s, y = draw(4000)
     trees = HistGradientBoostingRegressor(max_iter=30, max_leaf_nodes=8)
-    model = FairKernelRidgeCV(base_estimator=trees, n_components=20, unfairness=0.02,
-                              random_state=0).fit(X, y, sensitive_features=s)  # fmt: skip
+    model = FairKernelRidgeCV(base_estimator=trees, n_components=20, unfairness=0.02, random_state=0).fit(
+        X, y, sensitive_features=s
+    )
     new, s_new, _ = draw(40_000)
     f, group = model.predict(new), s_new == "1"
     share = np.var(np.where(group, f[group].mean(), f[~group].mean())) / np.var(f)

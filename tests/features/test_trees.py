@@ -11,24 +11,13 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    VotingClassifier,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingClassifier
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import scalefair
-from scalefair import (
-    CrossFit,
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    _files,
-)
+from scalefair import CrossFit, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, _files
 from scalefair.datasets import make_biased_income
 from scalefair.features.trees import MAX_LEVELS, Forest, Trees
 from tests.errors import refused
@@ -59,15 +48,21 @@ def as_categories(X):
     return X.astype(dict.fromkeys(text, "category"))
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"loss": "poisson"}, {"loss": "gamma"}, {"loss": "quantile", "quantile": 0.7},
-    {"loss": "absolute_error"}, {"max_depth": 1}, {"max_iter": 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "poisson"},
+        {"loss": "gamma"},
+        {"loss": "quantile", "quantile": 0.7},
+        {"loss": "absolute_error"},
+        {"max_depth": 1},
+        {"max_iter": 1},
+    ],
+)
 def test_regressions_are_equal_to_the_bit(pay, options):
     X, y = as_categories(pay[0]), pay[1]
-    model = HistGradientBoostingRegressor(
-        **{"max_iter": 30, "categorical_features": "from_dtype"} | options
-    ).fit(X, y)
+    model = HistGradientBoostingRegressor(**{"max_iter": 30, "categorical_features": "from_dtype"} | options).fit(X, y)
     np.testing.assert_array_equal(Trees.of(model).predict(X), model.predict(X))
 
 
@@ -139,9 +134,7 @@ def test_one_word_is_enough(pay, kind, base, tmp_path, monkeypatch):
 
 def test_trees_learn_what_few_kernel_features_do_not(pay):
     """Pay depends on steps: with trees inside the held-out error is less."""
-    errors = [
-        fair(pay, base, FairKernelRidgeCV).path_.table["mse_cv"].min() for base in (None, "trees")
-    ]
+    errors = [fair(pay, base, FairKernelRidgeCV).path_.table["mse_cv"].min() for base in (None, "trees")]
     assert errors[1] < errors[0]
 
 
@@ -170,9 +163,7 @@ def test_other_models_are_stored_by_skops_where_it_trusts_them(pay, tmp_path):
         base_estimator=LogisticRegression(max_iter=2000), n_components=10, eta=1.0, random_state=0
     ).fit(X, y > y.mean(), **own)
     scalefair.save(logit, tmp_path / "c")
-    np.testing.assert_array_equal(
-        scalefair.load(tmp_path / "c").predict_proba(X), logit.predict_proba(X)
-    )
+    np.testing.assert_array_equal(scalefair.load(tmp_path / "c").predict_proba(X), logit.predict_proba(X))
 
 
 def test_damaged_trees_are_refused(pay):
@@ -185,8 +176,14 @@ def test_damaged_trees_are_refused(pay):
     for field in fields(Forest)[1:]:  # without its last root a forest is one tree smaller
         with refused("trees", error=ValueError):
             replace(forest, **{field.name: getattr(forest, field.name)[:-1]}).check(width)
-    for name, value in (("child", split), ("child", 10**6), ("feature", width), ("levels", 10**6),
-                        ("roots", len(forest.feature)), ("roots", -1)):  # fmt: skip
+    for name, value in (
+        ("child", split),
+        ("child", 10**6),
+        ("feature", width),
+        ("levels", 10**6),
+        ("roots", len(forest.feature)),
+        ("roots", -1),
+    ):
         array = getattr(forest, name).copy()
         array.reshape(len(array), -1)[split if name != "roots" else 0, 0] = value
         with refused("trees", error=ValueError):
@@ -232,10 +229,12 @@ def test_a_regressor_on_classes_names_the_classifier(pay, tmp_path, labels, kind
     scan = scalefair.scan_parquet(str(tmp_path / "x.parquet"))
     frame = dd.from_pandas(whole, npartitions=2)
     given = {
-        "array": (X, y, X["sex"]), "objects": (X, y.astype(object), X["sex"]),
-        "series": (X, pd.Series(y), X["sex"]), "scan": (scan.drop("y"), scan["y"], scan["sex"]),
+        "array": (X, y, X["sex"]),
+        "objects": (X, y.astype(object), X["sex"]),
+        "series": (X, pd.Series(y), X["sex"]),
+        "scan": (scan.drop("y"), scan["y"], scan["sex"]),
         "dask": (frame.drop(columns="y"), frame["y"], frame["sex"]),
-    }[labels]  # fmt: skip
+    }[labels]
     with refused("y", "FairKernelClassifier", error=ValueError):
         kind().fit(*given[:2], sensitive_features=given[2])
 

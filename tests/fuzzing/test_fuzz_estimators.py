@@ -32,16 +32,23 @@ WEIGHTS = st.one_of(
     st.floats(0, 1e6).map(lambda eta: {"eta": eta}),
 )
 ENGINE = st.fixed_dictionaries(
-    {}, optional={"chunk_rows": st.integers(1, 7), "n_jobs": st.integers(1, 2),
-                  "sensitive_kernel": st.sampled_from(["auto", "linear", "rbf", "categorical"]),
-                  "n_sensitive_components": st.integers(1, 9)},
-)  # fmt: skip
+    {},
+    optional={
+        "chunk_rows": st.integers(1, 7),
+        "n_jobs": st.integers(1, 2),
+        "sensitive_kernel": st.sampled_from(["auto", "linear", "rbf", "categorical"]),
+        "n_sensitive_components": st.integers(1, 9),
+    },
+)
 RIDGE = st.fixed_dictionaries(
     {"alpha": st.sampled_from([1e-3, 1e-3, 0.0, 1e-12, 1e-300, 1.0, 1e12])},
-    optional={"penalty": st.sampled_from(["normalized", "hsic", "nocco", "nocco_output"]),
-              "eps": st.sampled_from([0.0, 1e-6, 1e-2, 1e6]), "fit_intercept": st.booleans(),
-              "dtype": st.sampled_from(["float64", "float32"])},
-)  # fmt: skip
+    optional={
+        "penalty": st.sampled_from(["normalized", "hsic", "nocco", "nocco_output"]),
+        "eps": st.sampled_from([0.0, 1e-6, 1e-2, 1e6]),
+        "fit_intercept": st.booleans(),
+        "dtype": st.sampled_from(["float64", "float32"]),
+    },
+)
 MAPS = st.fixed_dictionaries(
     {"kernel": KERNELS, "length_scale": SCALES, "n_components": st.sampled_from([1, 2, 6, 50])},
     optional={"feature_map": st.sampled_from(["nystroem", "fourier", "exact", "linear"])},
@@ -66,9 +73,7 @@ def fitted(kind, options, data, **more):
     share = model.explained_share_
     assert np.isnan(share) or -1e-6 <= share <= 1 + 1e-6, share
     assert model.eta_ >= 0
-    if model.get_params().get("unfairness") is not None and not hasattr(
-        model, "explained_share_cv_"
-    ):
+    if model.get_params().get("unfairness") is not None and not hasattr(model, "explained_share_cv_"):
         assert np.isnan(share) or share <= model.unfairness + 1e-6, share
     return model
 
@@ -114,9 +119,13 @@ def test_control_features(data, ridge, weight, engine, choice):
 
 
 @cases(50)
-@given(data_sets(), WEIGHTS, ENGINE,
-       st.sampled_from([LinearRegression(), DecisionTreeRegressor(max_depth=2), DummyRegressor()]),
-       st.sampled_from(["sample", "collection"]))  # fmt: skip
+@given(
+    data_sets(),
+    WEIGHTS,
+    ENGINE,
+    st.sampled_from([LinearRegression(), DecisionTreeRegressor(max_depth=2), DummyRegressor()]),
+    st.sampled_from(["sample", "collection"]),
+)
 def test_base_estimator(data, weight, engine, base, how):
     options = {"base_estimator": CrossFit(base, fit_on=how), "n_components": 6}
     if model := fitted(FairKernelRidge, weight | engine | options, data):
@@ -150,8 +159,7 @@ def test_classifier(data, ridge, weight, engine, maps):
 
 
 @cases(100)
-@given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS,
-       st.sampled_from(["squared", "huber", "quantile", "poisson", "gamma"]))  # fmt: skip
+@given(data_sets(), RIDGE, WEIGHTS, ENGINE, MAPS, st.sampled_from(["squared", "huber", "quantile", "poisson", "gamma"]))
 def test_losses(data, ridge, weight, engine, maps, loss):
     options = ridge | weight | engine | maps | {"loss": loss}
     if model := fitted(FairKernelRegressor, options, data):

@@ -27,10 +27,14 @@ MEMORY = 2**19  # kB that reading a file of some kB may take
 
 def table(n=40):
     rng = np.random.default_rng(0)
-    return pa.table({
-        "a": rng.normal(size=n), "b": pa.array(rng.integers(0, 9, n)).cast(pa.float64()),
-        "g": np.array(["x", "y", "z"])[rng.integers(0, 3, n)], "y": rng.normal(size=n),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "a": rng.normal(size=n),
+            "b": pa.array(rng.integers(0, 9, n)).cast(pa.float64()),
+            "g": np.array(["x", "y", "z"])[rng.integers(0, 3, n)],
+            "y": rng.normal(size=n),
+        }
+    )
 
 
 def read(scan):
@@ -68,9 +72,7 @@ def scanned(folder, name, content):
     return read(lambda: (scan_parquet if ".parquet" in name else scan_csv)(path))
 
 
-NAMES = st.sampled_from(
-    ["none.parquet", "snappy.parquet", "zstd.parquet", "plain.csv", "packed.csv.gz"]
-)
+NAMES = st.sampled_from(["none.parquet", "snappy.parquet", "zstd.parquet", "plain.csv", "packed.csv.gz"])
 
 
 def test_whole_files_are_read(tmp_path, contents):
@@ -79,8 +81,11 @@ def test_whole_files_are_read(tmp_path, contents):
 
 
 @cases(75)
-@given(NAMES, st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
-                       min_size=1, max_size=3), st.booleans())  # fmt: skip
+@given(
+    NAMES,
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=3),
+    st.booleans(),
+)
 def test_flipped_bits(tmp_path_factory, contents, name, flips, late):
     content = bytearray(contents[name])
     for where, flip in flips:
@@ -100,14 +105,19 @@ def test_cut_and_joined(tmp_path_factory, contents, name, start, stop, more):
 
 
 CELLS = st.one_of(
-    st.floats().map(str), st.integers().map(str), st.text(max_size=6),
+    st.floats().map(str),
+    st.integers().map(str),
+    st.text(max_size=6),
     st.sampled_from(["", "NA", "nan", "1e999", "-inf", '"', '""', "\x00", "1,2", "\r", "é"]),
-)  # fmt: skip
+)
 
 
 @cases(125)
-@given(st.lists(st.lists(CELLS, min_size=0, max_size=6), max_size=12), st.booleans(),
-       st.sampled_from(["utf-8", "utf-16", "latin-1"]))  # fmt: skip
+@given(
+    st.lists(st.lists(CELLS, min_size=0, max_size=6), max_size=12),
+    st.booleans(),
+    st.sampled_from(["utf-8", "utf-16", "latin-1"]),
+)
 def test_made_up_csv(tmp_path_factory, lines, header, encoding):
     rows = [["a", "b", "g", "y"], *lines] if header else lines
     content = "\n".join(",".join(row) for row in rows).encode(encoding, "replace")
@@ -148,7 +158,6 @@ except (ValueError, OSError):
 sys.exit(1)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "t.csv.gz"], check=False, timeout=60,
-        capture_output=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, tmp_path / "t.csv.gz"], check=False, timeout=60, capture_output=True
+    )
     assert done.returncode == 0, done.stderr[-500:]

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgWarning
 
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRegressor,
-    FairKernelRidge,
-    FairRidge,
-    audit,
-    measures,
-)
+from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge, FairRidge, audit, measures
 from scalefair.features.landmarks import kmeans_plus_plus
 from scalefair.kernels import RBF, Laplace, Matern
 from scalefair.maps import Nystroem, RandomFourier
@@ -91,9 +84,7 @@ def test_a_loss_without_a_limit():
 def test_no_direction_is_left():
     """A decrement of 1e160 was squared."""
     X = np.array([[0.12573022], [-0.13210486], [0.64042265], [0.10490012]])
-    model = FairKernelRegressor(
-        loss="quantile", eta=np.inf, alpha=1e-3, n_components=1, random_state=0
-    )
+    model = FairKernelRegressor(loss="quantile", eta=np.inf, alpha=1e-3, n_components=1, random_state=0)
     with pytest.warns(LinAlgWarning, match="0.0 digits"):
         model.fit(X, X[:, 0], sensitive_features=np.array([2, 1, 1, 0]))
     assert np.ptp(model.predict(X)) < 1e-6
@@ -163,9 +154,7 @@ def test_landmarks_of_rows_that_hardly_differ():
 
 def test_constant_predictions_have_no_distribution():
     y, s = np.array([0, 1] * 10), np.array(["a", "b", "c", "c"] * 5)
-    model = FairKernelClassifier(
-        penalty="nocco_output", unfairness=0.0, fit_intercept=False, length_scale=1.0
-    )
+    model = FairKernelClassifier(penalty="nocco_output", unfairness=0.0, fit_intercept=False, length_scale=1.0)
     with refused("constant"):
         model.fit(np.zeros((20, 3)), y, sensitive_features=s)
 
@@ -182,9 +171,7 @@ def test_a_chunk_of_weight_zero_with_control_features():
     control = np.arange(30) % 5
     given = {"sensitive_features": s, "sample_weight": weight, "control_features": control}
     model, whole = (
-        fit_within(
-            {"chunk_rows": rows}, FairKernelRidge(n_components=6, random_state=0), X, y, **given
-        )
+        fit_within({"chunk_rows": rows}, FairKernelRidge(n_components=6, random_state=0), X, y, **given)
         for rows in (6, None)
     )
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-10)

@@ -15,36 +15,36 @@ from scalefair import Moments, audit, measures
 from scalefair.data.columns import table_statistics
 from scalefair.data.encoding import SensitiveEncoder, TableEncoder
 from scalefair.data.sources import ArraySource
-from scalefair.maps import (
-    ConcatMap,
-    Identity,
-    LeafMap,
-    Nystroem,
-    OneHot,
-    ProductMap,
-    RandomFourier,
-    TransformerMap,
-)
+from scalefair.maps import ConcatMap, Identity, LeafMap, Nystroem, OneHot, ProductMap, RandomFourier, TransformerMap
 from tests.fuzz import Refused, answered, cases, columns, frames, honest, matrices, sizes, weights
 
 MAPS = st.one_of(
     st.builds(
-        Nystroem, st.sampled_from(["rbf", "laplace", "matern12", "matern52", "linear"]),
+        Nystroem,
+        st.sampled_from(["rbf", "laplace", "matern12", "matern52", "linear"]),
         st.sampled_from(["median", "standardized", 1.0, 1e-12, 1e12, 1e-160]),
-        n_components=st.integers(1, 9), whitening=st.sampled_from(["eigen", "cholesky"]),
-        landmarks=st.sampled_from(["uniform", "kmeans++", "leverage"]), random_state=st.just(0),
+        n_components=st.integers(1, 9),
+        whitening=st.sampled_from(["eigen", "cholesky"]),
+        landmarks=st.sampled_from(["uniform", "kmeans++", "leverage"]),
+        random_state=st.just(0),
     ),
     st.builds(
-        RandomFourier, st.sampled_from(["rbf", "laplace", "matern32"]),
-        st.sampled_from(["median", 1.0, 1e-12, 1e12]), n_components=st.integers(1, 9),
-        pairs=st.booleans(), orthogonal=st.booleans(), random_state=st.just(0),
+        RandomFourier,
+        st.sampled_from(["rbf", "laplace", "matern32"]),
+        st.sampled_from(["median", 1.0, 1e-12, 1e12]),
+        n_components=st.integers(1, 9),
+        pairs=st.booleans(),
+        orthogonal=st.booleans(),
+        random_state=st.just(0),
     ),
-    st.builds(Identity), st.builds(OneHot, st.sampled_from(["error", "group"])),
+    st.builds(Identity),
+    st.builds(OneHot, st.sampled_from(["error", "group"])),
     st.just(ProductMap([(OneHot(), [0]), (Nystroem(length_scale="standardized"), [0])])),
     st.just(ConcatMap([(OneHot("group"), [0]), (Nystroem(n_components=3), slice(None))])),
-    st.builds(TransformerMap, st.sampled_from([StandardScaler(), PolynomialFeatures(2),
-                                               QuantileTransformer(n_quantiles=2)])),
-)  # fmt: skip
+    st.builds(
+        TransformerMap, st.sampled_from([StandardScaler(), PolynomialFeatures(2), QuantileTransformer(n_quantiles=2)])
+    ),
+)
 
 
 @st.composite
@@ -148,9 +148,7 @@ def test_moments_do_not_depend_on_chunks_and_merges(data):
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=5)))
     spans = [slice(a, b) for a, b in zip([0, *cuts], [*cuts, n], strict=True) if a < b]
     parts = {
-        i: Moments.accumulate(
-            ArraySource(X[at], s[at], y[at], None if weight is None else weight[at]), phi, psi
-        )
+        i: Moments.accumulate(ArraySource(X[at], s[at], y[at], None if weight is None else weight[at]), phi, psi)
         for i, at in enumerate(spans)
     }
     for a, b in data.draw(merge_trees(len(parts))):
@@ -169,23 +167,16 @@ def test_moments_do_not_depend_on_chunks_and_merges(data):
 PAIRS = {
     "hsic": (lambda a, b, w: measures.hsic(a, b, sample_weight=w), -1e-12, 2.0),
     "unbiased hsic": (lambda a, b, w: measures.hsic(a, b, biased=False), -1.0, 2.0),
-    "features hsic": (
-        lambda a, b, w: measures.hsic(a, b, method="features", n_components=9), -1e-9, 2.0),
+    "features hsic": (lambda a, b, w: measures.hsic(a, b, method="features", n_components=9), -1e-9, 2.0),
     "alignment": (lambda a, b, w: measures.alignment(a, b, sample_weight=w), -1e-9, 1 + 1e-9),
     "nocco": (lambda a, b, w: measures.nocco(a, b, sample_weight=w), -1e-9, np.inf),
-    "distance": (
-        lambda a, b, w: measures.distance_correlation(a, b, sample_weight=w), 0, 1 + 1e-9),
+    "distance": (lambda a, b, w: measures.distance_correlation(a, b, sample_weight=w), 0, 1 + 1e-9),
     "information": (lambda a, b, w: measures.mutual_information(a, b), 0, np.inf),
-    "share": (
-        lambda a, b, w: measures.explained_share(a, b, sample_weight=w, cv=2), 0, 1 + 1e-9),
-    "share in sample": (
-        lambda a, b, w: measures.explained_share(a, b, sample_weight=w, cv=None), 0, 1 + 1e-9),
-    "test": (
-        lambda a, b, w: measures.hsic_test(a, b, n_permutations=19).pvalue, 0, 1 + 1e-12),
-    "conditional": (
-        lambda a, b, w: measures.conditional_hsic_test(a, b, b, n_permutations=9).pvalue, 0,
-        1 + 1e-12),
-}  # fmt: skip
+    "share": (lambda a, b, w: measures.explained_share(a, b, sample_weight=w, cv=2), 0, 1 + 1e-9),
+    "share in sample": (lambda a, b, w: measures.explained_share(a, b, sample_weight=w, cv=None), 0, 1 + 1e-9),
+    "test": (lambda a, b, w: measures.hsic_test(a, b, n_permutations=19).pvalue, 0, 1 + 1e-12),
+    "conditional": (lambda a, b, w: measures.conditional_hsic_test(a, b, b, n_permutations=9).pvalue, 0, 1 + 1e-12),
+}
 
 
 @cases(250)
@@ -210,7 +201,4 @@ def test_groups_and_audit(data):
     gaps = honest(measures.group_gaps, f, sensitive_features=s, y_true=y, sample_weight=weight)
     if not isinstance(gaps, Refused):
         assert len(gaps.by_group) >= 1
-    honest(
-        audit, f, sensitive_features=s, y_true=y, sample_weight=weight,
-        measures=["explained_share"],
-    )  # fmt: skip
+    honest(audit, f, sensitive_features=s, y_true=y, sample_weight=weight, measures=["explained_share"])

@@ -25,9 +25,12 @@ KEPT = 4
 
 
 LOSSES = {
-    "squared": losses.Squared(), "huber": losses.Huber(0.8), "gamma": losses.Gamma(),
-    "sum_to_zero": losses.SumToZero(losses.Multinomial(3)), "one_vs_rest": losses.OneVsRest(3),
-}  # fmt: skip
+    "squared": losses.Squared(),
+    "huber": losses.Huber(0.8),
+    "gamma": losses.Gamma(),
+    "sum_to_zero": losses.SumToZero(losses.Multinomial(3)),
+    "one_vs_rest": losses.OneVsRest(3),
+}
 
 
 def loss_path():
@@ -46,20 +49,25 @@ def transformer():
 
 def certificate():
     return Certificate(
-        0.05, 0.95, "scores", "split", 600, 0.01, 0.03, "every function of the 2 groups", ("one",),
-        "list:1", "list:2", "0.1", "2026-01-01T00:00:00+00:00",
-    )  # fmt: skip
+        0.05,
+        0.95,
+        "scores",
+        "split",
+        600,
+        0.01,
+        0.03,
+        "every function of the 2 groups",
+        ("one",),
+        "list:1",
+        "list:2",
+        "0.1",
+        "2026-01-01T00:00:00+00:00",
+    )
 
 
 def party(what):
     """What two parties exchange."""
-    own = {
-        "feature_map": "linear",
-        "unfairness": 0.5,
-        "confidence": 0.8,
-        "guarantee": "cross",
-        "cv": 2,
-    }
+    own = {"feature_map": "linear", "unfairness": 0.5, "confidence": 0.8, "guarantee": "cross", "cv": 2}
     model = scalefair.FairKernelRidgeCV(**own, random_state=0)
     maps, ours = scalefair.PartyMaps.fit(model, numbers(), target("linear"))
     s = groups()["sex"]
@@ -71,9 +79,7 @@ def party(what):
 
 
 def probable():
-    table = scalefair.group_probabilities(
-        np.tile([[0.7, 0.3], [0.2, 0.8]], (len(numbers()) // 2, 1))
-    )
+    table = scalefair.group_probabilities(np.tile([[0.7, 0.3], [0.2, 0.8]], (len(numbers()) // 2, 1)))
     return scalefair.FairRidge(eta=1.0, random_state=0).fit(
         numbers()[: len(table)], target("linear")[: len(table)], sensitive_features=table
     )
@@ -82,10 +88,7 @@ def probable():
 OTHERS = {
     "certificate": certificate,
     "probable": probable,
-    **{
-        f"party_{what}": partial(party, what)
-        for what in ("maps", "moments", "candidates", "judgement")
-    },
+    **{f"party_{what}": partial(party, what) for what in ("maps", "moments", "candidates", "judgement")},
     "path": lambda: fitted("nystroem").path(etas=[0.0, 1.0, np.inf]),
     "loss_path": loss_path,
     "encoding": lambda: TableEncoder().fit(pay().data),

@@ -31,13 +31,18 @@ NAMES = {
 }
 
 COMMON = {
-    "sensitive_kernel": "auto", "sensitive_length_scale": "median", "n_sensitive_components": 100,
-    "unfairness": None, "penalty": "normalized", "eps": None, "sensitive_columns": None,
-    "hide_sensitive": False, "n_jobs": None, "random_state": None,
-}  # fmt: skip
-MAPPED = COMMON | {
-    "feature_map": "nystroem", "kernel": "rbf", "length_scale": "median", "n_components": 500,
-}  # fmt: skip
+    "sensitive_kernel": "auto",
+    "sensitive_length_scale": "median",
+    "n_sensitive_components": 100,
+    "unfairness": None,
+    "penalty": "normalized",
+    "eps": None,
+    "sensitive_columns": None,
+    "hide_sensitive": False,
+    "n_jobs": None,
+    "random_state": None,
+}
+MAPPED = COMMON | {"feature_map": "nystroem", "kernel": "rbf", "length_scale": "median", "n_components": 500}
 WEIGHTED = {"alpha": "auto", "eta": None}
 RIDGE = {"base_estimator": None, "fit_intercept": True}
 
@@ -72,9 +77,7 @@ METHODS = {
 
 FITTED = ["eta_", "n_features_in_", "feature_names_in_", "n_samples_seen_", "explained_share_"]
 SOLVED = [*FITTED, "coef_", "intercept_", "moments_"]
-HELD_OUT = [
-    *SOLVED, "alpha_", "path_", "cv_results_", "explained_share_cv_", "explained_share_cv_error_",
-]  # fmt: skip
+HELD_OUT = [*SOLVED, "alpha_", "path_", "cv_results_", "explained_share_cv_", "explained_share_cv_error_"]
 ATTRIBUTES = {
     "FairRidge": SOLVED,
     "FairKernelRidge": SOLVED,
@@ -85,7 +88,7 @@ ATTRIBUTES = {
     "FairKernelRegressor": SOLVED,
     "FairGPRegressor": [*FITTED, "kernel_", "noise_"],
     "FairGPClassifier": [*FITTED, "kernel_", "classes_"],
-}  # fmt: skip
+}
 
 ARGUMENTS = {
     "Moments.accumulate": "source phi psi",
@@ -216,9 +219,7 @@ def test_every_path_has_the_same_face(fits, name):
     X, y, s = rows()
     model = fits[name]
     moments = "Ridge" in name
-    path = model.path() if moments else model.path(
-        X, y > 0 if "Classifier" in name else y, sensitive_features=s
-    )  # fmt: skip
+    path = model.path() if moments else model.path(X, y > 0 if "Classifier" in name else y, sensitive_features=s)
     for each in [path, *([model.path_] if name.endswith("CV") else [])]:
         front = each.front()
         assert {*front} == {*each.table}

@@ -17,15 +17,7 @@ LIGHT = ("dask", "distributed", "pandas", "matplotlib")
 
 # A word before the slash makes it a piece of an address, not a path of somebody's machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|work|opt|mnt)/")
-NOT_OURS = {
-    "auto_examples",
-    "__pycache__",
-    "build",
-    "dist",
-    "htmlcov",
-    "_build",
-    "scalefair-report",
-}
+NOT_OURS = {"auto_examples", "__pycache__", "build", "dist", "htmlcov", "_build", "scalefair-report"}
 
 
 def _walked(folder: Path) -> Iterator[Path]:
@@ -41,9 +33,7 @@ def _walked(folder: Path) -> Iterator[Path]:
 def fresh(code: str, cwd: Path) -> str:
     """Output of `code` in a new interpreter that finds the same scalefair as this one."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout.strip()
 

@@ -31,8 +31,7 @@ def test_median_length_scale_is_the_median_of_the_distances(metric, order):
 
 
 @pytest.mark.parametrize(
-    ("factor", "weight"),
-    [(0.1, [3, 3, 1, 1, 1]), (1 / 3, [1, 1, 3, 2, 3]), (7.7e-3, [1, 2, 2, 3, 1, 3])],
+    ("factor", "weight"), [(0.1, [3, 3, 1, 1, 1]), (1 / 3, [1, 1, 3, 2, 3]), (7.7e-3, [1, 2, 2, 3, 1, 3])]
 )
 def test_median_length_scale_ignores_a_common_factor_of_the_weights(factor, weight):
     # The half of the total falls between two distances, where rounding must not decide.

@@ -6,17 +6,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 from scipy.stats import gamma, poisson
 
-from scalefair.losses import (
-    Gamma,
-    Huber,
-    Logistic,
-    Loss,
-    Multinomial,
-    Poisson,
-    Quantile,
-    Squared,
-    robust_deviation,
-)
+from scalefair.losses import Gamma, Huber, Logistic, Loss, Multinomial, Poisson, Quantile, Squared, robust_deviation
 from tests.errors import refused
 
 ONE_SCORE = [Squared(), Logistic(), Poisson(), Gamma(), Huber(0.7), Quantile(0.3, 0.2)]

@@ -57,8 +57,7 @@ def test_units_of_predictions_and_weights_do_not_matter():
     f, Psi = two_groups(200, 0.1)
     w = rng.exponential(size=200)
     (found,), (same,) = distributions(f, Psi, w), distributions(3.0 - 50 * f, Psi, 7 * w)
-    assert_equal(same, {name: value[0] for name, value in vars(found).items() if name not in
-                        ("rows", "parts")})  # fmt: skip
+    assert_equal(same, {name: value[0] for name, value in vars(found).items() if name not in ("rows", "parts")})
     assert same.upper(0.9)[0] == pytest.approx(found.upper(0.9)[0], rel=1e-6)
 
 
@@ -87,9 +86,8 @@ def test_probabilities_are_those_of_simulated_statistics(share, parts):
     observed = np.quantile(simulated, [0.05, 0.3, 0.8])
     one = np.ones(3)
     found = ShareDistribution(
-        observed, 0 * one, n, omega.sum() * one, (omega**2).sum() * one, omega[0] * one, 1e6 * one,
-        parts,
-    )  # fmt: skip
+        observed, 0 * one, n, omega.sum() * one, (omega**2).sum() * one, omega[0] * one, 1e6 * one, parts
+    )
     p = found.probability(share)
     np.testing.assert_allclose(p[observed > 0], np.array([0.05, 0.3, 0.8])[observed > 0], atol=0.02)
     assert (p >= [0.03, 0.28, 0.78]).all()
@@ -163,7 +161,8 @@ def test_coverage(draw, n, share):
         levels, codes = np.unique(s, return_inverse=True)
         if np.bincount(codes).min() < 2:
             continue
-        (found,) = distributions(f, np.eye(12)[s] if len(levels) == 12 else np.eye(3)[s],
-                                 units=units if len(levels) == 12 else None)  # fmt: skip
+        (found,) = distributions(
+            f, np.eye(12)[s] if len(levels) == 12 else np.eye(3)[s], units=units if len(levels) == 12 else None
+        )
         passed += found.probability(share)[0] <= 0.1
     assert passed / draws <= 0.1 + 3 * np.sqrt(0.09 / draws)

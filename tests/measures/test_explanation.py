@@ -69,9 +69,7 @@ def beside(name):
     own = models.pay().sensitive_features if name == "sums" else models.groups()
     own = own[["sex"]] if name == "gaps" else own
     control = models.pay().data[["education", "experience"]]
-    return {"sensitive_features": own} | (
-        {"control_features": control} if name == "controlled" else {}
-    )
+    return {"sensitive_features": own} | ({"control_features": control} if name == "controlled" else {})
 
 
 EXACT = ("exact", "exact_process")
@@ -91,12 +89,7 @@ def test_contributions_add_up_to_the_share_of_every_model(name):
 
 
 CASES = list(
-    product(
-        ("linear", "nystroem", "fourier"),
-        (None, Ridge()),
-        ("normalized", "hsic", "nocco"),
-        (False, True),
-    )
+    product(("linear", "nystroem", "fourier"), (None, Ridge()), ("normalized", "hsic", "nocco"), (False, True))
 )
 
 
@@ -107,15 +100,13 @@ def test_contributions_add_up_for_every_map_base_penalty_and_control(kind, base,
     own = {"sensitive_features": s}
     if control:
         own["control_features"] = pay.data[["education"]]
-    model = FairKernelRidge(
-        feature_map=kind, base_estimator=base, penalty=penalty, eta=2.0, **SMALL
-    ).fit(X, pay.target, **own)
+    model = FairKernelRidge(feature_map=kind, base_estimator=base, penalty=penalty, eta=2.0, **SMALL).fit(
+        X, pay.target, **own
+    )
     table = explain_share(model, X, **own)
     plain = model._without_penalty()
     assert totals(table)[ALL] == pytest.approx(share_of_scores(model, X, **own), abs=1e-12)
-    assert totals(table, "before")[ALL] == pytest.approx(
-        share_of_scores(plain, X, **own), abs=1e-12
-    )
+    assert totals(table, "before")[ALL] == pytest.approx(share_of_scores(plain, X, **own), abs=1e-12)
     shown = set(table["column"])
     assert ("(base model)" in shown) == (base is not None)
     assert ("(nonlinear rest)" in shown) == (kind != "linear")
@@ -204,9 +195,7 @@ def test_a_linear_model_needs_its_moments_only():
         np.testing.assert_allclose(alone[when], rows[when], rtol=1e-9, atol=1e-13)
         assert alone[f"{when}_error"].isna().all()
     # Merging changes nothing: the moments of two halves are those of the whole.
-    parts = [
-        model.collect(X[at], y[at], sensitive_features=sex[at]) for at in (slice(50), slice(50, N))
-    ]
+    parts = [model.collect(X[at], y[at], sensitive_features=sex[at]) for at in (slice(50), slice(50, N))]
     merged = explain_share(model.solve_from(parts[0] + parts[1]))
     np.testing.assert_allclose(merged["after"], alone["after"], rtol=1e-8, atol=1e-13)
 
@@ -280,9 +269,7 @@ def test_weights_are_rows_and_have_no_unit():
     rows = explain_share(model, X[twice], sensitive_features=sex[twice])
     scaled = explain_share(model, X, sensitive_features=sex, sample_weight=100 * weight)
     np.testing.assert_allclose(first["after"], rows["after"], rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(
-        first[["after", "after_error"]], scaled[["after", "after_error"]], rtol=1e-8, atol=1e-12
-    )
+    np.testing.assert_allclose(first[["after", "after_error"]], scaled[["after", "after_error"]], rtol=1e-8, atol=1e-12)
 
 
 def test_predictions_of_any_model():
@@ -308,12 +295,8 @@ def test_what_a_model_does_not_use_carries_nothing_and_its_rest_is_0():
     X, y, sex = law(N)
     f = X[:, 0] - 2 * X[:, 3]
     table = of(explain_share(f, X, sensitive_features=sex), "s0")
-    assert [table[name] for name in ("x1", "x2", "(nonlinear rest)")] == pytest.approx(
-        [0] * 3, abs=1e-12
-    )
-    model = FairKernelClassifier(eta=0.0, feature_map="linear").fit(
-        X, y > 0, sensitive_features=sex
-    )
+    assert [table[name] for name in ("x1", "x2", "(nonlinear rest)")] == pytest.approx([0] * 3, abs=1e-12)
+    model = FairKernelClassifier(eta=0.0, feature_map="linear").fit(X, y > 0, sensitive_features=sex)
     assert list(explain_share(model)) == ["attribute", "column", "after", "after_error"]
 
 
@@ -327,9 +310,7 @@ def test_what_cannot_be_explained_is_refused():
     named = FairRidge(eta=1.0, sensitive_columns=["a"]).fit(frame, y)
     plain = FairRidge(eta=0.0).fit(X, y)
     exact = FairKernelRidge(feature_map="exact", eta=1.0).fit(X, y, sensitive_features=sex)
-    process = FairGPRegressor(
-        feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0
-    )
+    process = FairGPRegressor(feature_map="exact", eta=1.0, optimizer=None, noise=0.1, amplitude=1.0)
     process.fit(X[:40], y[:40], sensitive_features=sex[:40])
     controlled = {"X": frame, "sensitive_features": sex, "control_features": sex}
     for model, given, words in (
@@ -348,7 +329,7 @@ def test_what_cannot_be_explained_is_refused():
         (y[:5], {"X": X, "sensitive_features": sex}, ["5", N]),
         (np.full(N, np.nan), {"X": X, "sensitive_features": sex}, ["missing"]),
         (y, {"X": X, "sensitive_features": np.full(N, "f")}, ["s0", "f"]),
-    ):  # fmt: skip
+    ):
         with refused(*words):
             explain_share(model, **given)
 
@@ -357,14 +338,10 @@ def peak_of(n):
     """Most bytes that explaining n streamed rows, and measuring their proxies, ever held."""
 
     def batches():
-        return (
-            (*law(1_000, seed=start)[:2], law(1_000, seed=start)[2]) for start in range(n // 1_000)
-        )
+        return ((*law(1_000, seed=start)[:2], law(1_000, seed=start)[2]) for start in range(n // 1_000))
 
     X, y, sex = law(1_000)
-    model = FairKernelRidge(eta=1.0, n_components=50, random_state=0).fit(
-        X, y, sensitive_features=sex
-    )
+    model = FairKernelRidge(eta=1.0, n_components=50, random_state=0).fit(X, y, sensitive_features=sex)
     tracemalloc.start()
     explain_share(model, BatchSource(batches, n_threads=1))
     proxies(BatchSource(batches, n_threads=1), sensitive_features=None)
@@ -381,10 +358,7 @@ def test_memory_does_not_grow_with_rows():
 @pytest.mark.parametrize("name", ["seen", "controlled", "joined", "three"])
 def test_a_pass_can_be_sent_to_workers(name):
     given = Chunk(
-        models.rows(name),
-        beside(name).get("sensitive_features"),
-        None,
-        c=beside(name).get("control_features"),
+        models.rows(name), beside(name).get("sensitive_features"), None, c=beside(name).get("control_features")
     )
     sent = []
 

@@ -5,15 +5,7 @@ import pytest
 from scipy import stats
 
 from scalefair.measures import group_gaps
-from scalefair.measures.group_metrics import (
-    Distribution,
-    Mean,
-    Quantile,
-    Rate,
-    Root,
-    difference,
-    ratio,
-)
+from scalefair.measures.group_metrics import Distribution, Mean, Quantile, Rate, Root, difference, ratio
 
 
 def used(n):
@@ -40,9 +32,7 @@ def test_a_rate_has_wilsons_interval():
 
 
 def test_a_rate_of_nothing_is_not_known():
-    gaps = group_gaps(
-        [1, 1, 0, 1], sensitive_features=list("aabb"), y_true=[1, 1, 0, 0], quantiles=()
-    )
+    gaps = group_gaps([1, 1, 0, 1], sensitive_features=list("aabb"), y_true=[1, 1, 0, 0], quantiles=())
     low, high = gaps["s0"].intervals()
     for part in (gaps.by_group, low, high):
         assert np.isnan(part.loc["b", "true_positive_rate"])
@@ -87,9 +77,7 @@ def test_a_ratio_with_no_hits_in_one_group():
 
 
 def test_negative_values_have_no_ratio():
-    assert np.isnan(ratio(Mean(np.array([9.0, 9]), np.array([-1.0, 2]), np.ones(2)), 0.9, used(2)))[
-        0
-    ]
+    assert np.isnan(ratio(Mean(np.array([9.0, 9]), np.array([-1.0, 2]), np.ones(2)), 0.9, used(2)))[0]
 
 
 def test_the_root_of_a_mean_and_its_ends():
@@ -113,11 +101,7 @@ def coverage(repeats, n=120):
     rng = np.random.default_rng(5)
     codes = np.repeat([0, 1, 2], n // 3)
     shift = np.array([0.0, 0.3, 0.8])
-    truth = {
-        "mean_prediction": 0.8,
-        "selection_rate": stats.norm.sf(-0.3) - stats.norm.sf(0.5),
-        "quantile_0.5": 0.8,
-    }
+    truth = {"mean_prediction": 0.8, "selection_rate": stats.norm.sf(-0.3) - stats.norm.sf(0.5), "quantile_0.5": 0.8}
     held = dict.fromkeys(truth, 0)
     for seed in range(repeats):
         score = shift[codes] + rng.normal(size=n)

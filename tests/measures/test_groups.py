@@ -43,11 +43,7 @@ def same(first, second, rtol=1e-10):
 @pytest.mark.parametrize("by", [["sex"], ["race"], S])
 def test_every_metric_is_its_definition(frame, by):
     gaps = group_gaps(
-        frame["score"],
-        sensitive_features=frame[by],
-        y_true=frame["truth"],
-        threshold=0.3,
-        quantiles=QUANTILES,
+        frame["score"], sensitive_features=frame[by], y_true=frame["truth"], threshold=0.3, quantiles=QUANTILES
     )
     for levels, rows in frame.groupby(by):
         key = levels if len(by) > 1 else levels[0]
@@ -60,9 +56,7 @@ def test_every_metric_is_its_definition(frame, by):
 
 
 def test_gaps_are_the_extremes_of_the_groups(frame):
-    gaps = group_gaps(
-        frame["score"], sensitive_features=frame[S], y_true=frame["truth"], threshold=0.3
-    )
+    gaps = group_gaps(frame["score"], sensitive_features=frame[S], y_true=frame["truth"], threshold=0.3)
     assert list(gaps.frames) == [("sex",), ("race",), ("sex", "race")]
     for key, part in gaps.frames.items():
         metrics = part.by_group.drop(columns="count")
@@ -95,12 +89,8 @@ def test_equals_fairlearn(frame, by, weighted):
     y, p, s = frame["truth"], frame["label"], frame[by]
     weight = frame["weight"] if weighted else None
     params = {name: {"sample_weight": weight} for name in metrics} if weighted else None
-    theirs = fl.MetricFrame(
-        metrics=metrics, y_true=y, y_pred=p, sensitive_features=s, sample_params=params
-    )
-    ours = group_gaps(
-        p, sensitive_features=s, y_true=y, sample_weight=weight, metrics=list(metrics), quantiles=()
-    )
+    theirs = fl.MetricFrame(metrics=metrics, y_true=y, y_pred=p, sensitive_features=s, sample_params=params)
+    ours = group_gaps(p, sensitive_features=s, y_true=y, sample_weight=weight, metrics=list(metrics), quantiles=())
     names = list(metrics)
     close(ours.by_group[names], theirs.by_group, rtol=1e-12)
     np.testing.assert_allclose(ours.overall[names], theirs.overall)
@@ -110,19 +100,14 @@ def test_equals_fairlearn(frame, by, weighted):
     options = {"sensitive_features": s, "sample_weight": weight}
     dpd = fl.demographic_parity_difference(y, p, **options)
     assert ours.difference()["selection_rate"] == pytest.approx(dpd)
-    assert ours.ratio()["selection_rate"] == pytest.approx(
-        fl.demographic_parity_ratio(y, p, **options)
-    )
+    assert ours.ratio()["selection_rate"] == pytest.approx(fl.demographic_parity_ratio(y, p, **options))
     odds = ours.difference()[["true_positive_rate", "false_positive_rate"]].max()
     assert odds == pytest.approx(fl.equalized_odds_difference(y, p, **options))
 
 
 def test_regression_errors_equal_a_metric_frame(frame):
     theirs = fl.MetricFrame(
-        metrics=mean_absolute_error,
-        y_true=frame["target"],
-        y_pred=frame["score"],
-        sensitive_features=frame["race"],
+        metrics=mean_absolute_error, y_true=frame["target"], y_pred=frame["score"], sensitive_features=frame["race"]
     )
     ours = group_gaps(frame["score"], sensitive_features=frame["race"], y_true=frame["target"])
     np.testing.assert_allclose(ours.by_group["mean_absolute_error"], theirs.by_group)
@@ -132,13 +117,7 @@ def test_regression_errors_equal_a_metric_frame(frame):
 def test_row_order_changes_nothing(frame):
     shuffled = frame.sample(frac=1, random_state=1)
     first, second = (
-        group_gaps(
-            f["score"],
-            sensitive_features=f[S],
-            y_true=f["truth"],
-            sample_weight=f["weight"],
-            threshold=0.3,
-        )
+        group_gaps(f["score"], sensitive_features=f[S], y_true=f["truth"], sample_weight=f["weight"], threshold=0.3)
         for f in (frame, shuffled)
     )
     same(first, second)
@@ -148,11 +127,7 @@ def test_weight_two_is_the_row_twice(frame):
     many = repeated(frame)
     options = {"threshold": 0.3}
     first = group_gaps(
-        frame["score"],
-        sensitive_features=frame[S],
-        y_true=frame["truth"],
-        sample_weight=frame["weight"],
-        **options,
+        frame["score"], sensitive_features=frame[S], y_true=frame["truth"], sample_weight=frame["weight"], **options
     )
     second = group_gaps(many["score"], sensitive_features=many[S], y_true=many["truth"], **options)
     values = ["attribute", "group", "metric", "value"]
@@ -164,11 +139,7 @@ def test_weight_two_is_the_row_twice(frame):
 def test_a_common_factor_of_the_weights_changes_nothing(frame):
     def found(weight):
         return group_gaps(
-            frame["score"],
-            sensitive_features=frame[S],
-            y_true=frame["truth"],
-            sample_weight=weight,
-            threshold=0.3,
+            frame["score"], sensitive_features=frame[S], y_true=frame["truth"], sample_weight=weight, threshold=0.3
         )
 
     weight = frame["weight"] + 0.5
@@ -217,11 +188,7 @@ def test_weighted_intervals_count_rows_by_kish(frame):
 def test_intervals_of_weighted_rows_are_nearly_those_of_resampling(frame):
     weight = np.random.default_rng(4).exponential(size=len(frame)) / 3
     low, high = group_gaps(
-        frame["score"],
-        sensitive_features=frame["sex"],
-        sample_weight=weight,
-        metrics="mean_prediction",
-        quantiles=(),
+        frame["score"], sensitive_features=frame["sex"], sample_weight=weight, metrics="mean_prediction", quantiles=()
     )["sex"].intervals()
     rng = np.random.default_rng(0)
     for sex, width in (high - low)["mean_prediction"].items():
@@ -267,12 +234,7 @@ def test_scatter_survives_a_mean_far_away(frame):
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
 def test_weighted_quantiles_are_numpys(frame, q):
-    gaps = group_gaps(
-        frame["score"],
-        sensitive_features=frame["sex"],
-        sample_weight=frame["weight"],
-        quantiles=[q],
-    )
+    gaps = group_gaps(frame["score"], sensitive_features=frame["sex"], sample_weight=frame["weight"], quantiles=[q])
     for sex, rows in frame.groupby("sex"):
         expected = np.quantile(rows["score"], q, weights=rows["weight"], method="inverted_cdf")
         assert gaps.by_group.loc[sex, f"quantile_{q:g}"] == expected
@@ -321,9 +283,7 @@ def test_groups_of_one_among_intersections_are_not_compared(frame):
 
 
 def test_an_attribute_may_have_the_name_of_a_metric(frame):
-    gaps = group_gaps(
-        frame["score"], sensitive_features={"count": frame["sex"], "bias": frame["race"]}
-    )
+    gaps = group_gaps(frame["score"], sensitive_features={"count": frame["sex"], "bias": frame["race"]})
     assert list(gaps.by_group.index.names) == ["count", "bias"]
     assert gaps.by_group["count"].sum() == len(frame)
 

@@ -27,10 +27,7 @@ CASES = {
     "two targets": ({"y_true": FRAME[["truth", "target"]]}, ["y_true", "2 columns"]),
     "nothing to audit": ({"sensitive_features": None}, ["sensitive_features=None"]),
     "constant": ({"sensitive_features": S.assign(k="x")}, ["'k'", "'x'", "every row"]),
-    "constant number": (
-        {"sensitive_features": {"k": np.full(200, 3.5)}},
-        ["'k'", 3.5, "every row"],
-    ),
+    "constant number": ({"sensitive_features": {"k": np.full(200, 3.5)}}, ["'k'", 3.5, "every row"]),
     "identifier": (
         {"y_pred": np.arange(2500.0), "sensitive_features": IDENTIFIERS, "y_true": None},
         ["'s0'", 2500, 1000],
@@ -40,10 +37,7 @@ CASES = {
         ["'sex'", "1 row", "missing='group'"],
     ),
     "all missing": ({"sensitive_features": {"k": [None] * 200}}, ["'k'", "missing", "every row"]),
-    "group of one": (
-        {"sensitive_features": {"k": ["rare", *["x", "y"] * 99, "x"]}},
-        ["'k'", "'rare'", "one row"],
-    ),
+    "group of one": ({"sensitive_features": {"k": ["rare", *["x", "y"] * 99, "x"]}}, ["'k'", "'rare'", "one row"]),
     "a few numbers": (
         {"y_pred": np.arange(5.0), "sensitive_features": np.arange(5.0) ** 2, "y_true": None},
         ["'s0'", "continuous"],
@@ -55,10 +49,7 @@ CASES = {
     ),
     "threshold metric": ({"metrics": "selection_rate"}, ["'selection_rate'", "threshold="]),
     "error rate of scores": ({"metrics": ["accuracy"]}, ["'accuracy'", "threshold="]),
-    "error rate without y": (
-        {"metrics": "accuracy", "y_true": None, "threshold": 0.0},
-        ["'accuracy'", "y_true"],
-    ),
+    "error rate without y": ({"metrics": "accuracy", "y_true": None, "threshold": 0.0}, ["'accuracy'", "y_true"]),
     "error rate of numbers": (
         {"metrics": "accuracy", "y_true": FRAME["target"], "threshold": 0.0},
         ["'accuracy'", "0 and 1"],

@@ -85,11 +85,7 @@ def without_quantiles(table):
 @pytest.mark.parametrize("opened", [*STREAMED, *READ], ids=lambda f: f.__name__)
 def test_every_container_gives_the_same(frame, folder, opened):
     expected = group_gaps(
-        frame["score"],
-        sensitive_features=frame[S],
-        y_true=frame["truth"],
-        sample_weight=frame["weight"],
-        **OPTIONS,
+        frame["score"], sensitive_features=frame[S], y_true=frame["truth"], sample_weight=frame["weight"], **OPTIONS
     )
     score, s, truth, weight = opened(frame, folder)
     found = group_gaps(score, sensitive_features=s, y_true=truth, sample_weight=weight, **OPTIONS)
@@ -104,15 +100,8 @@ def test_missing_attributes_in_files(frame, tmp_path):
     data = scalefair.scan_parquet(tmp_path)
     for missing in ("drop", "group"):
         options = {**OPTIONS, "missing": missing}
-        found = group_gaps(
-            data["score"], sensitive_features=data[S], y_true=data["truth"], **options
-        )
-        close(
-            found.table,
-            group_gaps(
-                gaps["score"], sensitive_features=gaps[S], y_true=gaps["truth"], **options
-            ).table,
-        )
+        found = group_gaps(data["score"], sensitive_features=data[S], y_true=data["truth"], **options)
+        close(found.table, group_gaps(gaps["score"], sensitive_features=gaps[S], y_true=gaps["truth"], **options).table)
     with refused("'race'", 214, "missing=", error=ValueError):
         group_gaps(data["score"], sensitive_features=data[S], y_true=data["truth"])
 
@@ -135,11 +124,7 @@ def test_streamed_numbers_do_not_depend_on_partitions(frame):
     tables = []
     for parts in (1, 3, 8):
         data = dd.from_pandas(frame, npartitions=parts)
-        tables.append(
-            group_gaps(
-                data["score"], sensitive_features=data[S], y_true=data["truth"], **OPTIONS
-            ).table
-        )
+        tables.append(group_gaps(data["score"], sensitive_features=data[S], y_true=data["truth"], **OPTIONS).table)
     close(tables[0], tables[1])
     close(tables[0], tables[2])
 
@@ -150,11 +135,7 @@ def test_scans_of_other_files_and_mixtures_are_refused(frame, folder, tmp_path):
     with refused("sensitive_features", "other.parquet", "y_pred", error=ValueError):
         group_gaps(data["score"], sensitive_features=other[S])
     with refused("y_true", "y_pred", "Scan", error=ValueError):
-        group_gaps(
-            data["score"],
-            sensitive_features=data[S],
-            y_true=dd.from_pandas(frame["truth"], npartitions=2),
-        )
+        group_gaps(data["score"], sensitive_features=data[S], y_true=dd.from_pandas(frame["truth"], npartitions=2))
     with refused("y_pred", "'sex'", "categorical", error=ValueError):
         group_gaps(data["sex"], sensitive_features=data["race"])
     with refused("y_true", "2 columns", error=ValueError):

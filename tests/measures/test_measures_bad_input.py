@@ -13,9 +13,14 @@ rng = np.random.default_rng(0)
 N = 60
 X, S = rng.normal(size=N), rng.normal(size=N)
 PAIRS = [
-    measures.hsic, measures.alignment, measures.nocco, measures.explained_share,
-    measures.mutual_information, measures.distance_correlation, measures.hsic_test,
-]  # fmt: skip
+    measures.hsic,
+    measures.alignment,
+    measures.nocco,
+    measures.explained_share,
+    measures.mutual_information,
+    measures.distance_correlation,
+    measures.hsic_test,
+]
 WEIGHTED = PAIRS[:4] + PAIRS[5:6]
 
 

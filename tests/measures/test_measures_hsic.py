@@ -74,9 +74,7 @@ def test_unbiased_is_the_mean_over_quadruples_of_distinct_rows():
     from itertools import permutations
 
     K, L = RBF(1.0)(X[:7]), RBF(0.5)(S[:7])
-    terms = [
-        K[i, j] * (L[i, j] + L[q, r] - 2 * L[i, q]) for i, j, q, r in permutations(range(7), 4)
-    ]
+    terms = [K[i, j] * (L[i, j] + L[q, r] - 2 * L[i, q]) for i, j, q, r in permutations(range(7), 4)]
     found = hsic(X[:7], S[:7], RBF(1.0), RBF(0.5), biased=False)
     assert found == pytest.approx(np.mean(terms), abs=1e-12)
 
@@ -94,12 +92,13 @@ def test_fourier_features_come_within_their_monte_carlo_error():
     exact = hsic(X, S, k, m)
     found = [
         hsic(
-            X, S,
+            X,
+            S,
             RandomFourier(k, n_components=400, random_state=seed),
             RandomFourier(m, n_components=400, random_state=seed + 99),
         )
         for seed in range(8)
-    ]  # fmt: skip
+    ]
     assert np.mean(found) == pytest.approx(exact, abs=4 * np.std(found) / np.sqrt(8) + 1e-4)
     assert np.std(found) < 0.2 * exact
 
@@ -138,9 +137,7 @@ def test_weight_two_is_the_row_twice(method):
 @pytest.mark.parametrize("factor", [1 / W.sum(), 1 / 7, 100.0])
 def test_a_common_factor_of_the_weights_changes_nothing(method, factor):
     frame = pd.DataFrame({"g": G, "s": S[:, 0]})
-    for measure, options in (
-        (hsic, {}), (hsic, {"biased": False}), (alignment, {}), (nocco, {"eps": 1e-2}),
-    ):  # fmt: skip
+    for measure, options in ((hsic, {}), (hsic, {"biased": False}), (alignment, {}), (nocco, {"eps": 1e-2})):
         for s in (S, G, frame):
             first = measure(X, s, sample_weight=W, method=method, **options)
             second = measure(X, s, sample_weight=factor * W, method=method, **options)
@@ -224,8 +221,7 @@ def test_unbiased_hsic_is_0_on_average():
         means, errors = [], []
         for biased in (False, True):
             values = [
-                hsic(*some.normal(size=(2, 60)), RBF(1.0), RBF(1.0), biased=biased, sample_weight=w)
-                for w in draws
+                hsic(*some.normal(size=(2, 60)), RBF(1.0), RBF(1.0), biased=biased, sample_weight=w) for w in draws
             ]
             means.append(np.mean(values))
             errors.append(np.std(values) / np.sqrt(300))
@@ -249,9 +245,13 @@ def table(tmp_path_factory):
     age = r.normal(size=n)
     group = np.array(["u", "v", "w"])[r.integers(0, 3, n)]
     frame = pd.DataFrame(
-        {"p": age**2 + (group == "u") + r.normal(size=n), "age": age, "group": group,
-         "weight": r.integers(1, 4, n).astype(float)}
-    )  # fmt: skip
+        {
+            "p": age**2 + (group == "u") + r.normal(size=n),
+            "age": age,
+            "group": group,
+            "weight": r.integers(1, 4, n).astype(float),
+        }
+    )
     folder = tmp_path_factory.mktemp("measures")
     for part in range(3):
         frame[part * 1000 : part * 1000 + 1000].to_parquet(folder / f"{part}.parquet")

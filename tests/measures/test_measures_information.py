@@ -7,13 +7,7 @@ from sklearn.feature_selection import mutual_info_classif
 
 from scalefair import scan_parquet
 from scalefair.kernels import RBF
-from scalefair.measures import (
-    alignment,
-    distance_correlation,
-    explained_share,
-    hsic_test,
-    mutual_information,
-)
+from scalefair.measures import alignment, distance_correlation, explained_share, hsic_test, mutual_information
 from tests.errors import refused
 
 rng = np.random.default_rng(8)
@@ -206,6 +200,4 @@ def test_hyppo_says_the_same():
     ours = alignment(x, y, RBF(1.0), RBF(1.0))
     assert np.sqrt(ours) == pytest.approx(theirs.statistic(x, y), abs=1e-9)
     p = theirs.test(x, y, reps=1000, auto=False, random_state=0)[1]
-    assert hsic_test(x, y, kernel_a=RBF(1.0), kernel_b=RBF(1.0)).pvalue == pytest.approx(
-        p, abs=0.05
-    )
+    assert hsic_test(x, y, kernel_a=RBF(1.0), kernel_b=RBF(1.0)).pvalue == pytest.approx(p, abs=0.05)

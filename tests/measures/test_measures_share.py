@@ -6,13 +6,7 @@ import pytest
 
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.measures import explained_share
-from scalefair.measures.share import (
-    distributions_of_rows,
-    open_share,
-    share_columns,
-    share_interval,
-    share_of_folds,
-)
+from scalefair.measures.share import distributions_of_rows, open_share, share_columns, share_interval, share_of_folds
 from tests import naive
 from tests.errors import refused
 
@@ -103,10 +97,7 @@ def test_the_correction_for_chance_counts_rows_by_kish():
 def test_a_group_of_one_heavy_row_explains_nothing():
     some = np.random.default_rng(1)
     f, g = some.normal(size=60), np.repeat(np.arange(26), [35, *[1] * 25]).astype(str)
-    found = [
-        explained_share(some.permutation(f), g, sample_weight=1 + some.random(60), clip=False)
-        for _ in range(200)
-    ]
+    found = [explained_share(some.permutation(f), g, sample_weight=1 + some.random(60), clip=False) for _ in range(200)]
     assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(200) + 0.01
 
 
@@ -166,15 +157,11 @@ def simulated_interval(seed, share, kind):
     s = s if kind == "numbers" else np.where(s > 0.5, "a", "b")
     g = s if kind == "numbers" else (s == "a") / np.sqrt(0.3085 * 0.6915)
     f = noise if share == 0 else g + np.sqrt((1 - share) / share) * noise
-    features = open_share(
-        f, s, None, kernel="auto", length_scale="median", size=30, random_state=0
-    )  # fmt: skip
+    features = open_share(f, s, None, kernel="auto", length_scale="median", size=30, random_state=0)
     return share_interval(features, cross_fitted_share(features), 0.9)
 
 
-@pytest.mark.parametrize(
-    ("share", "kind"), [(0.0, "numbers"), (0.05, "categories"), (0.4, "numbers")]
-)
+@pytest.mark.parametrize(("share", "kind"), [(0.0, "numbers"), (0.05, "categories"), (0.4, "numbers")])
 def test_intervals_hold_as_often_as_they_say(share, kind):
     found = [simulated_interval(seed, share, kind) for seed in range(40)]
     held = np.mean([low <= share <= high for _, low, high in found])
@@ -189,10 +176,7 @@ def test_the_error_of_a_share_is_that_of_its_influences(weighted):
     w = np.random.default_rng(1).exponential(size=N) if weighted else np.ones(N)
     expected = naive.share_distribution(F, pd.get_dummies(G).to_numpy(float), weight=w)
     for factor in (1 / w.sum(), 1.0, 100.0):
-        features = open_share(
-            1e4 - 3 * F, G, factor * w, kernel="auto", length_scale="median", size=30,
-            random_state=0,
-        )  # fmt: skip
+        features = open_share(1e4 - 3 * F, G, factor * w, kernel="auto", length_scale="median", size=30, random_state=0)
         estimate = cross_fitted_share(features)
         (found,) = distributions_of_rows(features, estimate.moments, epses=(estimate.eps,))
         for name, value in expected.items():

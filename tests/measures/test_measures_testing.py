@@ -10,12 +10,7 @@ from scipy.stats import chi2, kstest
 from scalefair import _jit, scan_parquet
 from scalefair.kernels import RBF
 from scalefair.measures import conditional_hsic_test, hsic, hsic_test
-from scalefair.measures._null import (
-    dense_pair,
-    feature_rows_pair,
-    mixture_sf,
-    permutation_moments,
-)
+from scalefair.measures._null import dense_pair, feature_rows_pair, mixture_sf, permutation_moments
 from tests.errors import refused
 
 rng = np.random.default_rng(5)
@@ -168,10 +163,7 @@ def test_p_values_are_uniform_under_independence(kind):
 @pytest.mark.parametrize("kind", ["numbers", "categories", "mixed"])
 @pytest.mark.parametrize(("n", "method"), [(100, "auto"), (100, "spectral"), (2000, "features")])
 def test_p_values_are_uniform_over_500_seeds(kind, n, method):
-    found = [
-        hsic_test(*pair(kind, n, np.random.default_rng(seed)), method=method).pvalue
-        for seed in range(500)
-    ]
+    found = [hsic_test(*pair(kind, n, np.random.default_rng(seed)), method=method).pvalue for seed in range(500)]
     assert kstest(found, "uniform").pvalue > 0.01
 
 
@@ -227,9 +219,6 @@ def test_opposite_dependence_at_different_controls_does_not_cancel():
 @pytest.mark.parametrize("kind", ["categories", "numbers"])
 def test_conditional_p_values_are_uniform(kind):
     r = np.random.default_rng(6)
-    found = [
-        conditional_hsic_test(*controlled(kind, 300, r), n_permutations=199).pvalue
-        for _ in range(200)
-    ]
+    found = [conditional_hsic_test(*controlled(kind, 300, r), n_permutations=199).pvalue for _ in range(200)]
     assert np.mean(np.array(found) < 0.05) < 0.1
     assert kstest(found, "uniform").pvalue > 1e-3

@@ -19,12 +19,14 @@ def people(n=N, seed=0):
     """A number and a category, which columns tell linearly, by a curve, in part, and not at all."""
     rng = np.random.default_rng(seed)
     sex, age = rng.choice(["f", "m", "x"], n, p=[0.5, 0.4, 0.1]), rng.normal(size=n)
-    X = pd.DataFrame({
-        "height": 0.8 * (sex == "m") + 0.3 * age + rng.normal(size=n),
-        "bend": age**2 + 0.5 * rng.normal(size=n),
-        "job": np.where(rng.random(n) < 0.3, "any", np.where(sex == "f", "a", "b")),
-        "nothing": rng.normal(size=n),
-    })  # fmt: skip
+    X = pd.DataFrame(
+        {
+            "height": 0.8 * (sex == "m") + 0.3 * age + rng.normal(size=n),
+            "bend": age**2 + 0.5 * rng.normal(size=n),
+            "job": np.where(rng.random(n) < 0.3, "any", np.where(sex == "f", "a", "b")),
+            "nothing": rng.normal(size=n),
+        }
+    )
     return X, pd.DataFrame({"sex": sex, "age": age})
 
 
@@ -83,9 +85,7 @@ def test_intervals_cover():
     X, s = people(200_000, seed=99)
     truth = proxies(X, sensitive_features=s)
     for seed in range(60):
-        table = proxies(
-            *(part for part in [people(500, seed)[0]]), sensitive_features=people(500, seed)[1]
-        )
+        table = proxies(*(part for part in [people(500, seed)[0]]), sensitive_features=people(500, seed)[1])
         for way in ("linear", "nonlinear"):
             low, high = table[f"{way}_low"] <= truth[way], truth[way] <= table[f"{way}_high"]
             inside.append((low & high).to_numpy())
@@ -111,9 +111,7 @@ def test_chunks_containers_and_weights_change_nothing(tmp_path):
             proxies(X, sensitive_features=s, sample_weight=np.full(600, 30.0)),
         ):
             np.testing.assert_allclose(table[SHARES], expected, rtol=1e-7, atol=1e-10)
-    scaled = proxies(
-        X.assign(height=X["height"] * 100 - 3), sensitive_features=s.assign(age=7 * s["age"])
-    )
+    scaled = proxies(X.assign(height=X["height"] * 100 - 3), sensitive_features=s.assign(age=7 * s["age"]))
     np.testing.assert_allclose(scaled[SHARES], expected, rtol=1e-6, atol=1e-9)
     wide = proxies(X, sensitive_features=s, confidence=0.99)[SHARES]
     assert (wide["linear_high"] >= expected["linear_high"]).all()
@@ -123,11 +121,7 @@ def test_the_biased_incomes_show_the_proxies_they_were_made_with():
     pay = make_biased_income(20_000, random_state=0)
     X = pay.data.drop(columns=["sex", "ethnicity", "age"])
     table = proxies(X, sensitive_features=pay.sensitive_features)
-    tells = {
-        "sex": {"occupation", "hours"},
-        "ethnicity": {"region", "occupation"},
-        "age": {"experience", "tenure"},
-    }
+    tells = {"sex": {"occupation", "hours"}, "ethnicity": {"region", "occupation"}, "age": {"experience", "tenure"}}
     for attribute, names in tells.items():
         own = table[(table["attribute"] == attribute) & (table["column"] != "(all columns)")]
         assert set(own.nlargest(2, "nonlinear")["column"]) == names

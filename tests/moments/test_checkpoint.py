@@ -10,15 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from scalefair import (
-    BatchSource,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-    config_context,
-    scan_csv,
-    scan_parquet,
-)
+from scalefair import BatchSource, FairKernelRidge, FairKernelRidgeCV, FairRidge, config_context, scan_csv, scan_parquet
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.preparation import Preparation
 from scalefair.data.sources import ArraySource

@@ -102,8 +102,7 @@ def test_any_merge_tree(data, offset):
     cuts = sorted(data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=6)))
     spans = zip([0, *cuts], [*cuts, 30], strict=True)
     parts = [
-        moments_of(*(part[a:b] for part in (Phi, Psi, y, weight))) if b > a else Moments.empty(PSI)
-        for a, b in spans
+        moments_of(*(part[a:b] for part in (Phi, Psi, y, weight))) if b > a else Moments.empty(PSI) for a, b in spans
     ]
     assert_same(random_tree(parts, data.draw), reference(Phi, Psi, y, weight))
 
@@ -303,11 +302,7 @@ def test_without_sensitive_attributes_there_is_no_psi():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_same_pass_gives_the_same_bits(n_threads, dtype):
     rng = np.random.default_rng(0)
-    Phi, Psi, y = (
-        rng.normal(size=(4000, 40)),
-        rng.normal(size=(4000, 3)),
-        rng.normal(size=(4000, 1)),
-    )
+    Phi, Psi, y = (rng.normal(size=(4000, 40)), rng.normal(size=(4000, 3)), rng.normal(size=(4000, 1)))
     run = partial(moments_of, Phi, Psi, y, rows=128, n_threads=n_threads, dtype=dtype)
     first = run()
     for again in (run() for _ in range(5)):
@@ -319,11 +314,7 @@ def test_two_passes_at_once_are_right_and_give_blas_back():
     blas = ThreadpoolController().select(user_api="blas")
     before = [library["num_threads"] for library in blas.info()]
     rng = np.random.default_rng(0)
-    Phi, Psi, y = (
-        rng.normal(size=(3000, 30)),
-        rng.normal(size=(3000, 2)),
-        rng.normal(size=(3000, 1)),
-    )
+    Phi, Psi, y = (rng.normal(size=(3000, 30)), rng.normal(size=(3000, 2)), rng.normal(size=(3000, 1)))
     expected = moments_of(Phi, Psi, y, rows=100, n_threads=2).scatter
     barrier, found = Barrier(2, timeout=10), []
 
@@ -352,18 +343,13 @@ def test_blocks_beside_are_columns_like_those_of_psi(folds):
         Identity().fit(Phi),
         None,
         y.shape[1],
-        beside=(
-            RowsBlock("first", 1, lambda chunk: chunk.s[:, :1]),
-            RowsBlock("h", 1, lambda chunk: chunk.h),
-        ),
+        beside=(RowsBlock("first", 1, lambda chunk: chunk.s[:, :1]), RowsBlock("h", 1, lambda chunk: chunk.h)),
     )
     how = Folds(1, None) if folds is None else Folds(2, folds)
     together = accumulate(source, design(Phi, Psi, y), folds=how, rows=10)
     apart = accumulate(source, split, folds=how, rows=10)
     for one, other in zip(together, apart, strict=True):
         assert list(other.blocks) == ["phi", "first", "h", "y"]
-        np.testing.assert_allclose(
-            other.covariance("phi", ("first", "h")), one.covariance("phi", "psi"), rtol=1e-12
-        )
+        np.testing.assert_allclose(other.covariance("phi", ("first", "h")), one.covariance("phi", "psi"), rtol=1e-12)
         np.testing.assert_allclose(other.scatter, one.scatter, rtol=1e-12)
     assert "first=first;h=h;" in other.key

@@ -46,8 +46,7 @@ class TestCrossMoments:
         whole, _ = stream_moments(ArraySource(X, S, Y, WEIGHT), self.design)
         parts = [
             stream_moments(
-                ArraySource(X[i : i + 300], S[i : i + 300], Y[i : i + 300], WEIGHT[i : i + 300]),
-                self.design,
+                ArraySource(X[i : i + 300], S[i : i + 300], Y[i : i + 300], WEIGHT[i : i + 300]), self.design
             )[0]
             for i in range(0, N, 300)
         ]

@@ -26,9 +26,7 @@ def moments():
 def test_moments_come_back_to_the_bit(moments, tmp_path):
     moments.save(tmp_path / "a.moments")
     back = Moments.load(tmp_path / "a.moments")
-    assert (back.blocks, back.n_rows, back.weight, back.key) == (
-        moments.blocks, 20, 20.5, "key",
-    )  # fmt: skip
+    assert (back.blocks, back.n_rows, back.weight, back.key) == (moments.blocks, 20, 20.5, "key")
     for name in ("shift", "offset", "scatter"):
         np.testing.assert_array_equal(getattr(back, name), getattr(moments, name))
 
@@ -103,9 +101,7 @@ def test_other_readers_of_safetensors_find_the_same_arrays(moments, tmp_path):
         np.testing.assert_array_equal(ours[name], array, strict=True)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
-)
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"])
 def test_arrays_of_every_type_and_shape(dtype, tmp_path):
     shapes = [(), (0,), (1,), (3, 0), (2, 3), (2, 1, 2)]
     arrays = {str(shape): np.ones(shape, dtype) for shape in shapes}

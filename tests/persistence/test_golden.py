@@ -66,13 +66,9 @@ def test_other_objects(folder):
     assert path.table.shape == (3, 6)
     encoder = scalefair.load(folder / "encoding.scalefair")
     assert isinstance(encoder, TableEncoder)
-    np.testing.assert_allclose(
-        encoder.transform(pay().data), TableEncoder().fit_transform(pay().data), rtol=1e-12
-    )
+    np.testing.assert_allclose(encoder.transform(pay().data), TableEncoder().fit_transform(pay().data), rtol=1e-12)
     summed = scalefair.load(folder / "statistics.scalefair")
-    np.testing.assert_allclose(
-        TableEncoder().finish(summed).transform(pay().data), encoder.transform(pay().data)
-    )
+    np.testing.assert_allclose(TableEncoder().finish(summed).transform(pay().data), encoder.transform(pay().data))
     assert scalefair.load(folder / "loss_path.scalefair").etas.tolist() == [0.0, 1.0]
     moments = Moments.load(folder / "nystroem.moments")
     model = scalefair.load(folder / "nystroem.scalefair")
@@ -85,9 +81,7 @@ def test_maps_kernels_and_losses(folder):
     kernel = scalefair.load(folder / "fair_kernel.scalefair")
     np.testing.assert_allclose(kernel(X), made["fair_kernel"](X), rtol=1e-7)
     transformer = scalefair.load(folder / "transformer.scalefair")
-    np.testing.assert_allclose(
-        transformer.transform(X), made["transformer"].transform(X), atol=1e-9
-    )
+    np.testing.assert_allclose(transformer.transform(X), made["transformer"].transform(X), atol=1e-9)
     for name, loss in LOSSES.items():
         assert repr(scalefair.load(folder / f"{name}.scalefair")) == repr(loss)
 

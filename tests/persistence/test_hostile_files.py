@@ -44,8 +44,13 @@ def raw_file(path, header, body=b""):
 
 def signed_file(path, values, body=b"", **entries):
     """A file with any text in the place of its JSON, and the right sum."""
-    metadata = {"format": "scalefair", "schema": str(_files.SCHEMA), "kind": "model",
-                "values": values, "sha256": "0" * 64}  # fmt: skip
+    metadata = {
+        "format": "scalefair",
+        "schema": str(_files.SCHEMA),
+        "kind": "model",
+        "values": values,
+        "sha256": "0" * 64,
+    }
     text = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
     content = struct.pack("<Q", len(text)) + text + body
     digest = hashlib.sha256(content).hexdigest().encode()
@@ -100,20 +105,20 @@ def test_arrays_that_are_not_side_by_side(tmp_path, a, b):
     [
         "[" * 10**6,
         "[" * 50_000 + "]" * 50_000,
-        "{\"a\":" * 50_000,
+        '{"a":' * 50_000,
         "[" + "[]," * 10**6 + "[]]",
         "1" * 10**6,
         "[" + "0," * 10**6 + "0]",
         "\ud800",
         "null",
         "NaN",
-        "{\"root\": NaN, \"objects\": []}",
-        "{\"root\": {\"object\": 1e400}, \"objects\": []}",
-        "{\"root\": {\"object\": 0}, \"objects\": {\"0\": {}}}",
-        "{\"root\": {\"object\": 0}}",
+        '{"root": NaN, "objects": []}',
+        '{"root": {"object": 1e400}, "objects": []}',
+        '{"root": {"object": 0}, "objects": {"0": {}}}',
+        '{"root": {"object": 0}}',
     ],
     ids=lambda text: text[:12],
-)  # fmt: skip
+)
 def test_hostile_json(tmp_path, text):
     signed_file(tmp_path / "m", text)
     refused_cheaply(tmp_path / "m")
@@ -178,9 +183,7 @@ def test_text_that_would_fill_the_memory(tmp_path):
     assert scalefair.load(tmp_path / "n").categories_.nbytes == 4
 
 
-@pytest.mark.parametrize(
-    "name", ["__class__", "__dict__", "transform", "n_features_out", "codes", "a b_", "", "__x"]
-)
+@pytest.mark.parametrize("name", ["__class__", "__dict__", "transform", "n_features_out", "codes", "a b_", "", "__x"])
 def test_attributes_that_are_no_data(tmp_path, name):
     """`codes` among them: estimators ask a map whether it has them, and add where they say."""
     state = {"class": "Nystroem", "state": {name: {"number": "<i8"}}}
@@ -188,8 +191,9 @@ def test_attributes_that_are_no_data(tmp_path, name):
     refused_cheaply(tmp_path / "m", name)
 
 
-@pytest.mark.parametrize("root", [5, None, [], {"list": []}, {"object": -1}, {"object": "0"},
-                                  {"object": 0.5}, {"array": "0"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "root", [5, None, [], {"list": []}, {"object": -1}, {"object": "0"}, {"object": 0.5}, {"array": "0"}]
+)
 def test_roots_that_are_no_objects(tmp_path, root):
     model_file(tmp_path / "m", root, [{"class": "Identity", "state": {}}] * 2)
     refused_cheaply(tmp_path / "m")
@@ -249,18 +253,54 @@ def test_any_cut_is_noticed(tmp_path_factory, content, part, more):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.sampled_from(["array", "fortran", "scalar", "list", "tuple", "dict", "object", "number",
-                         "text", "shape", "dtype", "class", "state", "root"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "array",
+                    "fortran",
+                    "scalar",
+                    "list",
+                    "tuple",
+                    "dict",
+                    "object",
+                    "number",
+                    "text",
+                    "shape",
+                    "dtype",
+                    "class",
+                    "state",
+                    "root",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
     max_leaves=12,
-)  # fmt: skip
-STATES = st.dictionaries(
-    st.sampled_from(["kernel", "phi_", "n_raw_", "linear_", "landmarks_", "frequencies_", "blocks",
-                     "coef_", "weight", "_preparation", "classes_", "moments_"]), JSON, max_size=4,
-)  # fmt: skip
-OBJECTS = st.fixed_dictionaries(
-    {"class": st.sampled_from(sorted(persistence.CLASSES)), "state": STATES | JSON}
 )
+STATES = st.dictionaries(
+    st.sampled_from(
+        [
+            "kernel",
+            "phi_",
+            "n_raw_",
+            "linear_",
+            "landmarks_",
+            "frequencies_",
+            "blocks",
+            "coef_",
+            "weight",
+            "_preparation",
+            "classes_",
+            "moments_",
+        ]
+    ),
+    JSON,
+    max_size=4,
+)
+OBJECTS = st.fixed_dictionaries({"class": st.sampled_from(sorted(persistence.CLASSES)), "state": STATES | JSON})
 
 
 @cases(100)

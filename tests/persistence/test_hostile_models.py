@@ -29,15 +29,45 @@ NAMES = [
     "trees",
     "boosted",
 ]  # trees twice: most of their places are arrays
-VALUES = st.sampled_from([
-    None, True, -1, 0, 1, 3, 13, 10**6, 2**63, 10**30, 0.5, np.nan, np.inf, -1e308, "", "rbf",
-    {"list": []}, {"dict": []}, {"number": "<i8"}, {"object": 0}, {"object": 3}, {"array": "0"},
-])  # fmt: skip
+VALUES = st.sampled_from(
+    [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        3,
+        13,
+        10**6,
+        2**63,
+        10**30,
+        0.5,
+        np.nan,
+        np.inf,
+        -1e308,
+        "",
+        "rbf",
+        {"list": []},
+        {"dict": []},
+        {"number": "<i8"},
+        {"object": 0},
+        {"object": 3},
+        {"array": "0"},
+    ]
+)
 CHANGES = [
-    lambda a: a[:-1], lambda a: a[:0], lambda a: a.T, lambda a: a[..., :1], lambda a: a[..., None],
-    lambda a: np.concatenate([a, a]), lambda a: a.astype("i8"), lambda a: a.astype("f2"),
-    lambda a: np.full(a.shape, np.nan), lambda a: np.full_like(a, 100), lambda a: np.zeros(3),
-]  # fmt: skip
+    lambda a: a[:-1],
+    lambda a: a[:0],
+    lambda a: a.T,
+    lambda a: a[..., :1],
+    lambda a: a[..., None],
+    lambda a: np.concatenate([a, a]),
+    lambda a: a.astype("i8"),
+    lambda a: a.astype("f2"),
+    lambda a: np.full(a.shape, np.nan),
+    lambda a: np.full_like(a, 100),
+    lambda a: np.zeros(3),
+]
 
 
 @cache

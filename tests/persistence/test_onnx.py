@@ -11,13 +11,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 import scalefair
-from scalefair import (
-    FairKernelClassifier,
-    FairKernelRegressor,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-)
+from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.datasets import make_biased_income
 from scalefair.exporting.onnx import MISSING
 from scalefair.kernels import RBF, Laplace, Linear, Scaled
@@ -47,9 +41,7 @@ def feeds(X):
 
 def run(model, X, path=None):
     made = scalefair.to_onnx(model, path)
-    session = onnxruntime.InferenceSession(
-        made.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     wanted = {each.name for each in session.get_inputs()}
     given = {name: value for name, value in feeds(X).items() if name in wanted}
@@ -76,9 +68,17 @@ def test_every_estimator(name):
 
 
 @pytest.mark.parametrize(
-    "kernel", [RBF((1.0, 2.0, 0.5, 3.0, 4.0)), Laplace(3.0), RBF(2.0) * Linear(),
-               Scaled(RBF(2.0), 3.0) + Laplace(1.0), "matern12", "matern32", "matern52"]
-)  # fmt: skip
+    "kernel",
+    [
+        RBF((1.0, 2.0, 0.5, 3.0, 4.0)),
+        Laplace(3.0),
+        RBF(2.0) * Linear(),
+        Scaled(RBF(2.0), 3.0) + Laplace(1.0),
+        "matern12",
+        "matern32",
+        "matern52",
+    ],
+)
 @pytest.mark.parametrize("feature_map", ["nystroem", "exact", "fourier"])
 def test_every_kernel(kernel, feature_map):
     if feature_map == "fourier" and not isinstance(kernel, str | RBF | Laplace):
@@ -169,9 +169,7 @@ def test_dates_and_durations_are_days_as_documented():
     X, y, s = dated_rows()
     model = FairRidge(unfairness=0.5).fit(X, y, sensitive_features=s)
     graph = scalefair.to_onnx(model)
-    session = onnxruntime.InferenceSession(
-        graph.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     epoch, day = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
     given = {
         "hired": ((X["hired"] - epoch) / day).to_numpy(float)[:, None],
@@ -186,10 +184,12 @@ def test_dates_and_durations_are_days_as_documented():
 def dated_rows(n=80):
     rng = np.random.default_rng(0)
     hours = rng.integers(0, 99_999, n)
-    X = pd.DataFrame({
-        "hired": pd.Timestamp("2001-02-03") + pd.to_timedelta(hours, unit="h"),
-        "wait": pd.to_timedelta(rng.integers(0, 500, n), unit="h"),
-        "job": rng.choice(["cook", "clerk", "judge"], n),
-    })  # fmt: skip
+    X = pd.DataFrame(
+        {
+            "hired": pd.Timestamp("2001-02-03") + pd.to_timedelta(hours, unit="h"),
+            "wait": pd.to_timedelta(rng.integers(0, 500, n), unit="h"),
+            "job": rng.choice(["cook", "clerk", "judge"], n),
+        }
+    )
     X.loc[3, ["hired", "wait"]] = pd.NaT
     return X, hours / 1e4 + rng.normal(size=n), rng.choice(["f", "m"], n)

@@ -20,10 +20,9 @@ MODELS = {
     "nystroem": FairKernelRidge(n_components=40, unfairness=0.1, random_state=0),
     "fourier": FairKernelRidge(feature_map="fourier", n_components=40, eta=1.0, random_state=0),
     "matern": FairKernelRidge(kernel="matern32", n_components=40, eta=1.0, random_state=0),
-    "seen": FairKernelRidge(n_components=40, eta=1.0, random_state=0,
-                            sensitive_columns=["sex", "ethnicity", "age"]),
+    "seen": FairKernelRidge(n_components=40, eta=1.0, random_state=0, sensitive_columns=["sex", "ethnicity", "age"]),
     "cv": FairKernelRidgeCV(n_components=40, random_state=0),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

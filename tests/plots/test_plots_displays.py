@@ -8,13 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from scalefair import (
-    FairGPRegressor,
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    audit,
-)
+from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, audit
 from scalefair.measures import explained_share
 from scalefair.measures.groups import group_gaps
 from scalefair.plots import (
@@ -66,36 +60,39 @@ def makers(data, models):
     return {
         "path": lambda ax: FairPathDisplay.from_estimator(models["cv"], ax=ax),
         "front": lambda ax: FrontDisplay.from_estimator(models["cv"], ax=ax),
-        "fronts": lambda ax: FrontDisplay.from_estimators(
-            {"cv": models["cv"], "ridge": ridge.path()}, ax=ax
-        ),
+        "fronts": lambda ax: FrontDisplay.from_estimators({"cv": models["cv"], "ridge": ridge.path()}, ax=ax),
         "points": lambda ax: FrontDisplay.from_predictions(y, f, S, ax=ax),
         "groups": lambda ax: GroupDistributionDisplay.from_estimator(
             ridge, X, sensitive_features=S, baseline=models["cv"], ax=ax
         ),
-        "group predictions": lambda ax: GroupDistributionDisplay.from_predictions(
-            S, None, f["cv"], ax=ax
-        ),
+        "group predictions": lambda ax: GroupDistributionDisplay.from_predictions(S, None, f["cv"], ax=ax),
         "relevance": lambda ax: RelevanceDisplay.from_estimator(gp, ax=ax),
         "audit": lambda ax: AuditDisplay.from_estimator(ridge, X, sensitive_features=S, ax=ax),
         "audit predictions": lambda ax: AuditDisplay.from_predictions(f, S, ax=ax),
-        "contributions": lambda ax: ContributionDisplay.from_estimator(
-            ridge, X, sensitive_features=S, ax=ax
-        ),
+        "contributions": lambda ax: ContributionDisplay.from_estimator(ridge, X, sensitive_features=S, ax=ax),
         "contributions to predictions": lambda ax: ContributionDisplay.from_predictions(
             f["cv"], X, sensitive_features=S, ax=ax
         ),
         "proxies": lambda ax: ProxyDisplay.from_data(X, sensitive_features=S, ax=ax),
-        "losses": lambda ax: (
-            models["classifier"].path(X, y > 0, [0.0, 1.0, 10.0], sensitive_features=S).plot(ax)
-        ),
+        "losses": lambda ax: models["classifier"].path(X, y > 0, [0.0, 1.0, 10.0], sensitive_features=S).plot(ax),
     }
 
 
 NAMES = [
-    "path", "front", "fronts", "points", "groups", "group predictions", "relevance", "audit",
-    "audit predictions", "losses", "contributions", "contributions to predictions", "proxies",
-]  # fmt: skip
+    "path",
+    "front",
+    "fronts",
+    "points",
+    "groups",
+    "group predictions",
+    "relevance",
+    "audit",
+    "audit predictions",
+    "losses",
+    "contributions",
+    "contributions to predictions",
+    "proxies",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,8 +117,7 @@ def test_every_display_draws_into_given_axes_or_makes_a_figure(data, models, nam
 
 def test_the_palette_is_told_apart_without_red_green_or_colour():
     """Simulated colour blindness (Viénot, Brettel and Mollon 1999): colours stay apart."""
-    to_lms = np.array([[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714],
-                       [0.0299566, 0.184309, 1.46709]])  # fmt: skip
+    to_lms = np.array([[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]])
     blind = {
         "protan": [[0, 2.02344, -2.52581], [0, 1, 0], [0, 0, 1]],
         "deutan": [[1, 0, 0], [0.494207, 0, 1.24827], [0, 0, 1]],
@@ -144,11 +140,16 @@ def test_the_path_of_a_ridge_is_in_the_sample_and_marks_its_eta(models):
 
 
 def test_held_out_rows_count_as_held_out():
-    table = pd.DataFrame({
-        "eta": [0.0, 1.0], "mse_test": [1.0, 2.0], "r2_test": [0.75, 0.5],
-        "mse_test_error": [0.1, 0.2], "explained_share_test": [0.3, 0.1],
-        "explained_share_test_error": [0.01, 0.02],
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "eta": [0.0, 1.0],
+            "mse_test": [1.0, 2.0],
+            "r2_test": [0.75, 0.5],
+            "mse_test_error": [0.1, 0.2],
+            "explained_share_test": [0.3, 0.1],
+            "explained_share_test_error": [0.01, 0.02],
+        }
+    )
     assert target_variance(table) == pytest.approx(4.0)
     points = path_points(table, 4.0)
     np.testing.assert_allclose(points.r2, table["r2_test"])
@@ -185,9 +186,7 @@ def test_one_model_has_one_mark_an_input(models):
     (line,) = display.ax_.get_lines()
     np.testing.assert_allclose(line.get_xdata(), [1.0, 2.0])
     assert display.inputs_ == ["u", "v"]
-    both = RelevanceDisplay.from_estimator(
-        models["gp"], baseline=models["gp"], ax=make_figure(4, 3)[1]
-    )
+    both = RelevanceDisplay.from_estimator(models["gp"], baseline=models["gp"], ax=make_figure(4, 3)[1])
     assert len(both.ax_.get_lines()) == 4
 
 

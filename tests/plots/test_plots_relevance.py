@@ -8,15 +8,7 @@ import pytest
 
 from scalefair import FairGPRegressor, explain_share, proxies
 from scalefair.datasets import make_toy1
-from scalefair.plots import (
-    AFTER,
-    BEFORE,
-    ContributionDisplay,
-    ProxyDisplay,
-    RelevanceDisplay,
-    make_figure,
-    to_svg,
-)
+from scalefair.plots import AFTER, BEFORE, ContributionDisplay, ProxyDisplay, RelevanceDisplay, make_figure, to_svg
 from tests import models
 from tests.errors import refused
 
@@ -48,9 +40,7 @@ def test_both_length_scales_of_every_input_are_drawn():
     assert display.inputs_ == ["race", "age", "income", "rent"]
     assert ax.get_yticks()[0] == max(ax.get_yticks())  # the most relevant on top
     assert ax.get_xscale() == "log"
-    strokes = sorted(
-        tuple(line.get_xdata()) for line in ax.get_lines() if len(line.get_xdata()) == 2
-    )
+    strokes = sorted(tuple(line.get_xdata()) for line in ax.get_lines() if len(line.get_xdata()) == 2)
     assert strokes == sorted((UNFAIR[name], FAIR[name]) for name in UNFAIR)
 
 
@@ -100,8 +90,7 @@ def test_two_fitted_processes_are_drawn():
     X = pd.DataFrame(toy.data, columns=toy.feature_names)
     start = {"feature_map": "exact", "length_scale": [1.0, 2.0, 3.0], "optimizer": None}
     unfair, fair = (
-        FairGPRegressor(eta=eta, **start).fit(X, toy.target, sensitive_features=X[["x3"]])
-        for eta in (0.0, 1.0)
+        FairGPRegressor(eta=eta, **start).fit(X, toy.target, sensitive_features=X[["x3"]]) for eta in (0.0, 1.0)
     )
     _, ax = make_figure(4, 3)
     display = RelevanceDisplay.from_estimators(fair=fair, unfair=unfair, ax=ax)
@@ -117,9 +106,7 @@ def test_without_names_inputs_are_numbered():
 
 
 def test_one_length_scale_for_all_is_that_of_each():
-    one = SimpleNamespace(
-        kernel_=SimpleNamespace(length_scale=3.0), feature_names_in_=np.array(["a", "b"])
-    )
+    one = SimpleNamespace(kernel_=SimpleNamespace(length_scale=3.0), feature_names_in_=np.array(["a", "b"]))
     _, ax = make_figure(4, 3)
     display = RelevanceDisplay.from_estimators(fair=one, unfair=one, ax=ax)
     assert drawn(display) == [{"a": 3.0, "b": 3.0}] * 2
@@ -157,10 +144,7 @@ def test_contributions_are_drawn_with_two_standard_errors():
     assert display.columns_ == list(own["before"].abs().nlargest(3).index)
     chosen = own.loc[display.columns_]
     for number, when in enumerate(("before", "after")):
-        low, high = (
-            chosen[when] - 2 * chosen[f"{when}_error"],
-            chosen[when] + 2 * chosen[f"{when}_error"],
-        )
+        low, high = (chosen[when] - 2 * chosen[f"{when}_error"], chosen[when] + 2 * chosen[f"{when}_error"])
         np.testing.assert_allclose(bars(ax, number), np.stack([low, high], axis=1))
     assert f"{100 * own['after'].sum():.3g} %" in ax.get_xlabel()
     with refused("attribute", "height", "sex"):

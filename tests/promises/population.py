@@ -68,9 +68,7 @@ def chance_ratio(f, Psi, weight=None):
     left = 1 - p * (1 + h)
     square = (f - Psi @ (inverse @ (Psi.T @ (p * f)))) ** 2 / left
     known = left > 0.25
-    return np.average(square[known], weights=(p**2 * h)[known]) / np.average(
-        square[known], weights=p[known]
-    )
+    return np.average(square[known], weights=(p**2 * h)[known]) / np.average(square[known], weights=p[known])
 
 
 def every_pair(settings, seed=0):

@@ -61,10 +61,9 @@ def test_held_out_shares_have_no_bias_where_rare_groups_vary_less():
     for _ in range(600):
         rows = fold(rng)
         _, moments = moments_of(*rows)
-        found.append([
-            held_out_shares(moments, ("phi",), one, 1, given).shares[0, 0]
-            for given in (ratio_of(*rows), None)
-        ])  # fmt: skip
+        found.append(
+            [held_out_shares(moments, ("phi",), one, 1, given).shares[0, 0] for given in (ratio_of(*rows), None)]
+        )
     excess, equal = np.array(found).T - true_share()
     error = excess.std() / np.sqrt(len(excess))
     assert abs(excess.mean()) < 3 * error
@@ -76,10 +75,9 @@ def test_cross_validation_uses_it(weight):
     """The reported share of y itself, row by row."""
     rng = np.random.default_rng(2)
     x, s = fold(rng, 2000)
-    model = FairKernelRidgeCV(
-        alphas=[1e-9], etas=[0.0], feature_map=Identity(), unfairness=0.5, random_state=0
-    ).fit(x, x[:, 0], sensitive_features=s.astype(int).astype(str),
-          sample_weight=np.full(len(x), weight))  # fmt: skip
+    model = FairKernelRidgeCV(alphas=[1e-9], etas=[0.0], feature_map=Identity(), unfairness=0.5, random_state=0).fit(
+        x, x[:, 0], sensitive_features=s.astype(int).astype(str), sample_weight=np.full(len(x), weight)
+    )
     folds, _ = make_folds(5, None, range(len(x)), 1)
     of, slow = folds.of_rows(np.arange(len(x))), []
     for k in range(5):

@@ -56,12 +56,7 @@ def skewed(n, seed):
 
 
 def weights_of(name, n, seed):
-    return {
-        "none": None,
-        "1/n": np.full(n, 1 / n),
-        "100": np.full(n, 100.0),
-        "skewed": skewed(n, seed),
-    }[name]
+    return {"none": None, "1/n": np.full(n, 1 / n), "100": np.full(n, 100.0), "skewed": skewed(n, seed)}[name]
 
 
 def tolerance(kind, rows, weight, fitted_in_sample):
@@ -148,9 +143,9 @@ def test_processes(process, kind):
     classes = process is FairGPClassifier
     X, y, s = draw(kind, 500, 1, classes)
     fresh, _, s_fresh = draw(kind, FRESH, 2, classes)
-    model = process(
-        unfairness=LIMIT, length_scale=2.0, optimizer=None, n_components=30, random_state=0
-    ).fit(X, y, sensitive_features=s)
+    model = process(unfairness=LIMIT, length_scale=2.0, optimizer=None, n_components=30, random_state=0).fit(
+        X, y, sensitive_features=s
+    )
     f = scores_of(model, fresh)
     assert share(f, s_fresh) <= LIMIT + tolerance(kind, 500, None, True)
     assert np.std(f) > 0.1
@@ -198,9 +193,7 @@ def test_with_a_control():
     model.fit(X, y, sensitive_features=s, control_features=c.astype(str))
     f = model.predict(fresh)
     between = sum(
-        np.sum(c_fresh == level)
-        * np.var(f[c_fresh == level])
-        * share(f[c_fresh == level], s_fresh[c_fresh == level])
+        np.sum(c_fresh == level) * np.var(f[c_fresh == level]) * share(f[c_fresh == level], s_fresh[c_fresh == level])
         for level in range(3)
     )
     assert between / (len(f) * np.var(f)) <= LIMIT + tolerance("categories", ROWS, None, False)

@@ -9,13 +9,7 @@ import pandas as pd
 import pytest
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 
-from scalefair import (
-    FairGPRegressor,
-    FairKernelClassifier,
-    FairKernelRidge,
-    FairKernelRidgeCV,
-    FairRidge,
-)
+from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair.datasets import make_biased_income
 from tests.errors import refused
 from tests.promises.population import draw, share
@@ -27,9 +21,7 @@ FRESH = 40_000
 def test_no_eps_hides_what_it_leaves_unpunished(eps):
     X, y, s = draw("categories", 1500, 0)
     fresh, _, s_fresh = draw("categories", FRESH, 1)
-    model = FairKernelRidgeCV(
-        unfairness=0.1, eps=eps, n_components=50, random_state=0
-    ).fit(X, y, sensitive_features=s)  # fmt: skip
+    model = FairKernelRidgeCV(unfairness=0.1, eps=eps, n_components=50, random_state=0).fit(X, y, sensitive_features=s)
     error = model.explained_share_cv_error_
     assert share(model.predict(fresh), s_fresh) <= 0.1 + 3 * error
     if eps != "auto":
@@ -56,9 +48,7 @@ def test_a_linear_kernel_sees_s_in_any_unit(unit):
     model.fit(X, y, sensitive_features=s * unit)
     assert model.eta_ > 0
     fresh, _, s_fresh = draw("numbers", FRESH, 1)
-    assert np.corrcoef(model.predict(fresh), s_fresh["a"])[0, 1] ** 2 <= 0.01 + 4 * np.sqrt(
-        0.04 / 2000
-    )
+    assert np.corrcoef(model.predict(fresh), s_fresh["a"])[0, 1] ** 2 <= 0.01 + 4 * np.sqrt(0.04 / 2000)
 
 
 def test_one_number_in_a_small_unit_beside_one_in_a_large():
@@ -77,9 +67,9 @@ def test_an_intercept_is_no_coefficient_that_the_penalty_could_reach(kind, fit_i
     s = rng.normal(size=600)
     X = np.column_stack([s + rng.normal(size=600), 0.3 * s**2 + rng.normal(size=600)])
     y = (s + 0.5 * rng.normal(size=600) > 0) if kind == "numeric s" else s > 0
-    model = FairKernelClassifier(
-        feature_map="linear", unfairness=0.3, fit_intercept=fit_intercept, alpha=1e-4
-    ).fit(X, y, sensitive_features=s if kind == "numeric s" else y)  # fmt: skip
+    model = FairKernelClassifier(feature_map="linear", unfairness=0.3, fit_intercept=fit_intercept, alpha=1e-4).fit(
+        X, y, sensitive_features=s if kind == "numeric s" else y
+    )
     assert model.explained_share_ <= 0.3 + 1e-6
     f = model.decision_function(X)
     assert np.std(f) > 1e-3
@@ -121,12 +111,7 @@ def fits(**options):
     yield "exact", FairKernelRidge(feature_map="exact", random_state=0, **options)
     yield "classifier", FairKernelClassifier(n_components=20, random_state=0, **options)
     yield "cv", FairKernelRidgeCV(n_components=20, random_state=0, **options)
-    yield (
-        "process",
-        FairGPRegressor(
-            n_components=20, optimizer=None, length_scale=2.0, random_state=0, **options
-        ),
-    )
+    yield ("process", FairGPRegressor(n_components=20, optimizer=None, length_scale=2.0, random_state=0, **options))
 
 
 NO_INVARIANCE = {("classifier", "y"), ("process", "weights")}
@@ -152,9 +137,11 @@ def test_a_change_of_units_changes_nothing(kind, what):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "groups too small|.*predicts a constant")
                 model.fit(
-                    X, target * unit if what == "y" else target, sensitive_features=other,
+                    X,
+                    target * unit if what == "y" else target,
+                    sensitive_features=other,
                     sample_weight=weight * unit if what == "weights" else weight,
-                )  # fmt: skip
+                )
             f = model.decision_function(X) if name == "classifier" else model.predict(X)
             predictions.append(f / unit if what == "y" else f)
         for f in predictions[1:]:
@@ -175,9 +162,9 @@ def test_no_share_at_all_is_never_refused(seed):
 
 def test_no_share_at_all_of_the_distribution():
     X, y, s = draw("categories", 300, 0)
-    model = FairKernelRidge(
-        unfairness=0, output_kernel="rbf", n_components=20, random_state=0
-    ).fit(X, y, sensitive_features=s)  # fmt: skip
+    model = FairKernelRidge(unfairness=0, output_kernel="rbf", n_components=20, random_state=0).fit(
+        X, y, sensitive_features=s
+    )
     assert model.output_share_ < 5e-3
     assert np.std(model.predict(X)) > 0.1
 
@@ -239,9 +226,7 @@ def test_groups_too_small_to_judge_are_named_with_their_counts():
     s.loc[[3, 50, 77], "g"] = "few"
     s.loc[120, "g"] = "one"
     with pytest.warns(UserWarning, match=r"g=one \(1 rows\), g=few \(3 rows\).*there is none"):
-        FairKernelRidgeCV(unfairness=0.1, n_components=20, random_state=0).fit(
-            X, y, sensitive_features=s
-        )
+        FairKernelRidgeCV(unfairness=0.1, n_components=20, random_state=0).fit(X, y, sensitive_features=s)
 
 
 def test_rare_groups_within_a_product_with_numbers_are_punished():

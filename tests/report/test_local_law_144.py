@@ -15,9 +15,13 @@ def test_impact_ratios_of_local_law_144_by_hand():
     men: the highest is 0.75.
     """
     cells = {
-        ("f", "a"): (8, 2), ("f", "b"): (8, 3), ("f", "c"): (4, 0),
-        ("m", "a"): (8, 6), ("m", "b"): (8, 3), ("m", "c"): (4, 1),
-    }  # fmt: skip
+        ("f", "a"): (8, 2),
+        ("f", "b"): (8, 3),
+        ("f", "c"): (4, 0),
+        ("m", "a"): (8, 6),
+        ("m", "b"): (8, 3),
+        ("m", "c"): (4, 1),
+    }
     rows = [(*levels, int(i < chosen)) for levels, (n, chosen) in cells.items() for i in range(n)]
     table = pd.DataFrame(rows, columns=["sex", "race", "hired"])
     S = table[["sex", "race"]]

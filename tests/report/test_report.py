@@ -29,9 +29,7 @@ def make_table(n=300, seed=0, levels=("a", "b")):
     s = rng.integers(0, 2, n)
     x = rng.normal(size=n)
     y = x + s + rng.normal(size=n)
-    return pd.DataFrame(
-        {"x": x, "kind": rng.choice(["u", "v"], n), "s": np.take(levels, s), "y": y}
-    )
+    return pd.DataFrame({"x": x, "kind": rng.choice(["u", "v"], n), "s": np.take(levels, s), "y": y})
 
 
 def fit(table, sensitive=("s",), **options):
@@ -90,9 +88,7 @@ def test_two_levels_become_0_and_1_in_alphabetical_order():
     problem = from_table(table, target="y", sensitive=["s"])
     assert problem.levels == ("no", "yes")
     assert problem.is_binary
-    expected = from_table(
-        table.assign(y=(table["y"] == "yes").astype(float)), target="y", sensitive=["s"]
-    )
+    expected = from_table(table.assign(y=(table["y"] == "yes").astype(float)), target="y", sensitive=["s"])
     np.testing.assert_array_equal(problem.test.y, expected.test.y)
     assert expected.levels is None
 
@@ -166,8 +162,7 @@ def test_the_headline_carries_the_numbers(fitted):
 def changed(position, **values):
     """A position with other numbers for some measures."""
     entries = (
-        e._replace(value=values[e.measure]) if e.measure in values and not e.group else e
-        for e in position.entries
+        e._replace(value=values[e.measure]) if e.measure in values and not e.group else e for e in position.entries
     )
     return replace(position, entries=tuple(entries))
 
@@ -209,20 +204,25 @@ def test_the_limit_is_judged_with_its_error(share, words):
 
 @pytest.mark.parametrize(
     ("x", "text"),
-    [(0.0, "0"), (12345.6, "12,346"), (0.012345, "0.0123"), (-1.5, "−1.50"), (2e-7, "2.00e−07"),
-     (np.inf, "∞"), (-np.inf, "−∞"), (np.nan, "–"), (5e12, "5.00e+12")],
-)  # fmt: skip
+    [
+        (0.0, "0"),
+        (12345.6, "12,346"),
+        (0.012345, "0.0123"),
+        (-1.5, "−1.50"),
+        (2e-7, "2.00e−07"),
+        (np.inf, "∞"),
+        (-np.inf, "−∞"),
+        (np.nan, "–"),
+        (5e12, "5.00e+12"),
+    ],
+)
 def test_numbers_in_words(x, text):
     assert number(x) == text
 
 
 def test_percentages_and_lists_in_words():
-    assert [as_percent(x) for x in (0.05, 0.1234, 0.0, -0.0001, np.nan)] == [
-        "5 %", "12.3 %", "0 %", "0 %", "–",
-    ]  # fmt: skip
-    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
-        "a", "a and b", "a, b and c",
-    ]  # fmt: skip
+    assert [as_percent(x) for x in (0.05, 0.1234, 0.0, -0.0001, np.nan)] == ["5 %", "12.3 %", "0 %", "0 %", "–"]
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
 
 
 def test_the_record_is_json_and_agrees(fitted):
@@ -275,10 +275,7 @@ def test_hostile_names_and_levels_are_text():
 def test_the_refit_code_runs(fitted, tmp_path):
     make_table().to_csv(tmp_path / "t.csv", index=False)
     problem = from_table(
-        make_table(),
-        target="y",
-        sensitive=["s"],
-        reading=f"scalefair.scan_csv({str(tmp_path / 't.csv')!r})",
+        make_table(), target="y", sensitive=["s"], reading=f"scalefair.scan_csv({str(tmp_path / 't.csv')!r})"
     )
     names = {}
     exec(refit_code(replace(fitted, problem=problem)), names)

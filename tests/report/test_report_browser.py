@@ -12,10 +12,7 @@ from scalefair.report.numbers import fixed, number
 from scalefair.report.tables import write_number
 from tests.browser import Browser, find_browser
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(find_browser() is None, reason="no Chromium here"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(find_browser() is None, reason="no Chromium here")]
 
 LONG = "a_rather_long_name_of_an_attribute_without_any_place_to_break_it_on_a_telephone"
 
@@ -114,9 +111,7 @@ def test_the_page_renders_without_a_complaint_and_without_a_network(browser, pag
     browser.open(pages[name])
     assert browser.complaints == []
     assert browser.ask("document.compatMode") == "CSS1Compat"
-    sizes = browser.ask(
-        "[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().height)"
-    )
+    sizes = browser.ask("[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().height)")
     assert len(sizes) == (2 if name == "process" else 1)
     assert min(sizes) > 100
     assert browser.ask("document.querySelectorAll('svg:not([aria-label])').length") == 0
@@ -124,8 +119,7 @@ def test_the_page_renders_without_a_complaint_and_without_a_network(browser, pag
     assert ("Which inputs matter" in titles) == (name == "process")
     assert {"The frontier", "Calibration by group", "Load the model"} <= {*titles}
     assert browser.ask(
-        "[...document.querySelectorAll('nav a')].every("
-        "a => document.querySelector(a.getAttribute('href')))"
+        "[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))"
     )
 
 
@@ -192,8 +186,7 @@ def test_the_slider_moves_everything_by_mouse_and_by_keyboard(browser, pages, fr
     assert browser.ask(SHOWN) == [found.chosen]
     browser.ask("document.getElementById('slider').scrollIntoView({block: 'center'})")
     left, top, width, height = browser.ask(
-        "(r => [r.left, r.top, r.width, r.height])"
-        "(document.getElementById('slider').getBoundingClientRect())"
+        "(r => [r.left, r.top, r.width, r.height])(document.getElementById('slider').getBoundingClientRect())"
     )
     click(browser, left + width - 3, top + height / 2)
     assert browser.ask(SHOWN) == [last]

@@ -65,12 +65,7 @@ def reports(tmp_path_factory):
         if name not in made:
             folder = tmp_path_factory.mktemp("report")
             target = np.where(y > 0, "high", "low") if "class" in name else y
-            made[name] = (
-                folder,
-                make_report(
-                    MODELS[name], X, target, sensitive_features=S, out=folder, target="pay"
-                ),
-            )
+            made[name] = (folder, make_report(MODELS[name], X, target, sensitive_features=S, out=folder, target="pay"))
         return made[name]
 
     return report
@@ -80,8 +75,12 @@ def reports(tmp_path_factory):
 def test_every_model_gets_a_whole_report(reports, name):
     folder, found = reports(name)
     assert sorted(p.name for p in folder.iterdir()) == [
-        "frontier.csv", "model.scalefair", "report.csv", "report.html", "report.json",
-    ]  # fmt: skip
+        "frontier.csv",
+        "model.scalefair",
+        "report.csv",
+        "report.html",
+        "report.json",
+    ]
     page = (folder / "report.html").read_text("utf-8")
     assert "Tests of independence" in page
     shares = [p.get(found.limited, "sex").value for p in (found.before, found.after)]
@@ -122,13 +121,10 @@ def test_relatives_of_a_process_are_those_that_a_fit_would_find(reports):
     model, train = found.estimator, found.problem.train
     other = model._at(np.inf)
     settled = FairGPRegressor(
-        kernel=model.kernel_.kernel, amplitude=model.amplitude_, noise=model.noise_,
-        optimizer=None, eta=np.inf, **SMALL,
-    )  # fmt: skip
-    settled.fit(train.X, train.y, sensitive_features=train.sensitive)
-    np.testing.assert_allclose(
-        other.predict(train.X), settled.predict(train.X), rtol=1e-6, atol=1e-8
+        kernel=model.kernel_.kernel, amplitude=model.amplitude_, noise=model.noise_, optimizer=None, eta=np.inf, **SMALL
     )
+    settled.fit(train.X, train.y, sensitive_features=train.sensitive)
+    np.testing.assert_allclose(other.predict(train.X), settled.predict(train.X), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +196,7 @@ def test_the_tests_are_those_of_the_measures(reports):
 @pytest.mark.parametrize(("p", "words"), [(0.001, "still depend on sex"), (0.5, "no evidence")])
 def test_verdicts_tell_dependence_from_its_absence(reports, p, words):
     _, found = reports("ridge")
-    entries = (
-        e._replace(value=p) if e.measure == "hsic_pvalue" else e for e in found.after.entries
-    )
+    entries = (e._replace(value=p) if e.measure == "hsic_pvalue" else e for e in found.after.entries)
     positions = list(found.positions)
     positions[found.chosen] = replace(found.after, entries=tuple(entries))
     assert words in render(replace(found, positions=tuple(positions)))
@@ -224,9 +218,8 @@ def test_sensitive_columns_of_the_estimator_are_enough(tmp_path):
 def test_arrays_without_names_will_do(tmp_path):
     X, y, _ = people()
     found = make_report(
-        FairRidge(eta=1.0), X.to_numpy(), y.to_numpy(), sensitive_features=X["age"].to_numpy(),
-        out=tmp_path,
-    )  # fmt: skip
+        FairRidge(eta=1.0), X.to_numpy(), y.to_numpy(), sensitive_features=X["age"].to_numpy(), out=tmp_path
+    )
     assert found.problem.sensitive == ["s0"]
     assert list(found.judge.bins) == ["s0"]
 
@@ -236,12 +229,7 @@ def test_arrays_without_names_will_do(tmp_path):
     [
         (Ridge(), {}, TypeError, ["estimator", "Ridge", "base_estimator"]),
         (FairKernelClassifier(), {}, ValueError, ["target", "'pay'", "two levels"]),
-        (
-            FairRidge(),
-            {"sensitive_features": None},
-            ValueError,
-            ["sensitive_columns", "missing"],
-        ),
+        (FairRidge(), {"sensitive_features": None}, ValueError, ["sensitive_columns", "missing"]),
         (FairRidge(), {"y": np.full(240, np.nan)}, ValueError, ["target", "'pay'", "240 of 240"]),
         (FairRidge(), {"rows": 30}, ValueError, ["30 rows", 50]),
     ],

@@ -57,9 +57,7 @@ def made(request, tmp_path_factory):
     else:
         model, S = FairKernelRidgeCV(unfairness=0.05, **SMALL), S[["sex", "age"]]
     other = np.random.default_rng(1).random(len(X))
-    found = make_report(
-        model, X, y, sensitive_features=S, out=folder, others={"theirs": other}, owner="me"
-    )
+    found = make_report(model, X, y, sensitive_features=S, out=folder, others={"theirs": other}, owner="me")
     models, chosen = candidates(found.estimator, found.problem.train, lambda _: None)
     assert chosen == found.chosen
     assert [one.name for one in models] == [one.name for one in found.positions]
@@ -278,11 +276,7 @@ def test_rows_alone_in_their_level_are_left_out_and_counted():
     assert "alone" not in [*judge.sensitive["race"]]
 
 
-TEXT = st.text(
-    st.sampled_from(list("<>&\"'{}%$#;/\\=` \u00e9\u202e\nabcscriptonimgsvg")),
-    min_size=1,
-    max_size=30,
-)
+TEXT = st.text(st.sampled_from(list("<>&\"'{}%$#;/\\=` \u00e9\u202e\nabcscriptonimgsvg")), min_size=1, max_size=30)
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "div", "ul",
     "li", "nav", "a", "label", "output", "input", "span", "figure", "figcaption", "section",

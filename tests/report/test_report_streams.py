@@ -29,9 +29,8 @@ def test_a_streamed_report_needs_no_more_memory_than_the_fit(tmp_path, monkeypat
             inputs = scan[["x", "grade", "sex"]]
             for name, work in (
                 ("fit", lambda inputs=inputs, scan=scan: model.fit(inputs, scan["y"])),
-                ("report", lambda scan=scan: fit_frontier(
-                    from_scan(scan, target="y", sensitive=["sex"]), model)),
-            ):  # fmt: skip
+                ("report", lambda scan=scan: fit_frontier(from_scan(scan, target="y", sensitive=["sex"]), model)),
+            ):
                 work()  # imports and caches
                 tracemalloc.start()
                 work()
@@ -56,9 +55,8 @@ def test_streamed_rows_are_fitted_without_those_held_out(tmp_path, text):
     target = (y == "yes").astype(float) if text else y
     model = problem.train.fit(FairRidge(eta=1.0))
     expected = FairRidge(eta=1.0).fit(
-        X.iloc[rest], target[rest], sensitive_features=S[["sex"]].iloc[rest],
-        sample_weight=weight[rest],
-    )  # fmt: skip
+        X.iloc[rest], target[rest], sensitive_features=S[["sex"]].iloc[rest], sample_weight=weight[rest]
+    )
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
     held_out = table.iloc[problem.tested]
     np.testing.assert_array_equal(frames.to_numpy(problem.test.X), held_out[["x", "grade"]])
@@ -71,8 +69,6 @@ def test_a_target_with_a_third_level_somewhere_is_refused(tmp_path):
     tested = from_table(X.assign(y=y, sex=S["sex"]), target="y", sensitive=["sex"]).tested
     y[np.setdiff1d(np.arange(400), tested)[5]] = "maybe"
     X.assign(sex=S["sex"], y=y).to_parquet(tmp_path / "t.parquet")
-    problem = from_scan(
-        scalefair.scan_parquet(tmp_path / "t.parquet"), target="y", sensitive=["sex"]
-    )
+    problem = from_scan(scalefair.scan_parquet(tmp_path / "t.parquet"), target="y", sensitive=["sex"])
     with refused("'y'", "'maybe'", error=InputError):
         problem.train.fit(FairRidge(eta=1.0, sensitive_columns=["sex"]))

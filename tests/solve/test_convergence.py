@@ -33,17 +33,14 @@ def test_fourier_at_the_rate_of_monte_carlo(problem):
     """
     sizes = np.array([64, 256, 1024])
     means = [
-        np.mean([np.log(error(problem, seed, feature_map="fourier", n_components=m))
-                 for seed in range(24)])
+        np.mean([np.log(error(problem, seed, feature_map="fourier", n_components=m)) for seed in range(24)])
         for m in sizes
-    ]  # fmt: skip
+    ]
     slope = np.polyfit(np.log(sizes), means, 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.12)
 
 
 def test_nystroem_down_to_rounding_error_when_every_row_is_a_landmark(problem):
-    means = [
-        np.mean([error(problem, seed, n_components=m) for seed in range(6)]) for m in (25, 100, 250)
-    ]
+    means = [np.mean([error(problem, seed, n_components=m) for seed in range(6)]) for m in (25, 100, 250)]
     assert means[0] > 3 * means[1] > 9 * means[2]
     assert means[2] < 1e-7

@@ -27,9 +27,7 @@ def rows_of(n=4000, groups=2, classes=2, hidden=False, seed=0):
     if hidden:
         density = np.exp(-((x[:, None] - 0.8 * np.arange(groups)) ** 2) / 2)
         propensity = density / density.sum(axis=1, keepdims=True)
-    return DecisionRows(
-        np.arange(n), gain, propensity, group, outcome, np.ones(n), rng.integers(0, 5, n)
-    )
+    return DecisionRows(np.arange(n), gain, propensity, group, outcome, np.ones(n), rng.integers(0, 5, n))
 
 
 def chosen(rows, spec):
@@ -57,9 +55,7 @@ def test_of_all_thresholds_per_group_the_best(limit):
     assert gain >= best_of_thresholds(rows, limit + 1e-9) - 1e-3
 
 
-@pytest.mark.parametrize(
-    ("groups", "classes", "hidden"), [(3, 2, False), (3, 2, True), (2, 3, True)]
-)
+@pytest.mark.parametrize(("groups", "classes", "hidden"), [(3, 2, False), (3, 2, True), (2, 3, True)])
 def test_rates_meet_the_limit(groups, classes, hidden):
     rows = rows_of(6000, groups, classes, hidden)
     before = gap_of(rows, rows.gain.argmax(axis=1), DecisionSpec(0.05))[0]
@@ -120,9 +116,7 @@ def test_chance_is_a_function_of_the_row():
     rule = choose_rule(rows, DecisionSpec(0.02, odds=True, randomized=True))
     order = np.random.default_rng(0).permutation(1000)
     decided = rule.decide(rows.gain, rows.propensity)
-    np.testing.assert_array_equal(
-        rule.decide(rows.gain[order], rows.propensity[order]), decided[order]
-    )
+    np.testing.assert_array_equal(rule.decide(rows.gain[order], rows.propensity[order]), decided[order])
 
 
 @pytest.mark.parametrize("hidden", [False, True])

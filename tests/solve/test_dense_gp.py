@@ -146,9 +146,7 @@ def test_gp_weight_counts_rows():
     repeated = fair_gp(Phi_r @ Phi_r.T, Psi_r @ Psi_r.T, y_r, eta=3.0, noise=0.5)
     close(gp.mean(Phi @ Phi.T), repeated.mean(Phi @ Phi_r.T), 1e-10)
     close(
-        gp.variance(Phi @ Phi.T, np.sum(Phi**2, axis=1)),
-        repeated.variance(Phi @ Phi_r.T, np.sum(Phi**2, axis=1)),
-        1e-9,
+        gp.variance(Phi @ Phi.T, np.sum(Phi**2, axis=1)), repeated.variance(Phi @ Phi_r.T, np.sum(Phi**2, axis=1)), 1e-9
     )
     np.testing.assert_allclose(gp.log_evidence, repeated.log_evidence, rtol=1e-10)
     columns = [fair_gp(Phi @ Phi.T, Psi @ Psi.T, t, eta=3.0, noise=0.5, weight=w) for t in y.T]
@@ -199,9 +197,7 @@ def test_the_prior_is_the_fair_kernel(penalty, eta):
     X, L, y = problem()
     common = {"eta": eta, "noise": 0.3, "eps": 1e-3, "penalty": penalty}
     gp = exact_gp(RBF(ARD), X, L, y, **common)
-    np.testing.assert_allclose(
-        gp.prior_covariance(X), fair_gram(RBF(ARD)(X), L, **common), atol=1e-9
-    )
+    np.testing.assert_allclose(gp.prior_covariance(X), fair_gram(RBF(ARD)(X), L, **common), atol=1e-9)
 
 
 @pytest.mark.parametrize("rank", [3, 25])
@@ -224,12 +220,7 @@ def central(kernel, at, *, noise, amplitude, eta):
     # Richardson: the error of the difference is of fourth order.
     return np.array(
         [
-            (
-                8 * (value(start + e) - value(start - e))
-                - value(start + 2 * e)
-                + value(start - 2 * e)
-            )
-            / 12e-4
+            (8 * (value(start + e) - value(start - e)) - value(start + 2 * e) + value(start - 2 * e)) / 12e-4
             for e in steps
         ]
     )
@@ -296,9 +287,7 @@ def test_without_fairness_it_is_scikit_learn():
     mean, covariance = theirs.predict(X + 0.1, return_cov=True)
     np.testing.assert_allclose(ours.mean(X + 0.1), mean, atol=1e-10)
     # Their covariance is that of y.
-    np.testing.assert_allclose(
-        ours.covariance(X + 0.1) + 0.2 * np.eye(len(X)), covariance, atol=1e-10
-    )
+    np.testing.assert_allclose(ours.covariance(X + 0.1) + 0.2 * np.eye(len(X)), covariance, atol=1e-10)
 
 
 def test_weight_two_is_the_row_twice_in_the_gradient():

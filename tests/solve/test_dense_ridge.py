@@ -150,10 +150,7 @@ def test_weight_counts_rows(penalty, fit_intercept, eta):
     close(fit.predict(Phi @ Phi.T), repeated.predict(Phi @ Phi_r.T), 1e-10)
     assert np.all(fit.dual_coef[w == 0] == 0.0)
     f = fit.predict(Phi @ Phi.T)
-    shares = (
-        explained_share(f, Psi @ Psi.T, weight=w),
-        explained_share(np.repeat(f, w, axis=0), Psi_r @ Psi_r.T),
-    )
+    shares = (explained_share(f, Psi @ Psi.T, weight=w), explained_share(np.repeat(f, w, axis=0), Psi_r @ Psi_r.T))
     np.testing.assert_allclose(*shares, rtol=1e-10, atol=1e-14)
 
 
@@ -253,9 +250,7 @@ def test_constant_sensitive_attribute_is_no_penalty():
     L = np.full_like(K, 0.1)
     plain = fair_dual(K, L, y, alpha=1e-2, eta=0.0)
     for eta in (1e10, np.inf):
-        np.testing.assert_allclose(
-            fair_dual(K, L, y, alpha=1e-2, eta=eta).dual_coef, plain.dual_coef, rtol=1e-12
-        )
+        np.testing.assert_allclose(fair_dual(K, L, y, alpha=1e-2, eta=eta).dual_coef, plain.dual_coef, rtol=1e-12)
     assert explained_share(y, L) < 1e-12
 
 

@@ -38,9 +38,7 @@ def test_it_is_the_dense_definition(penalty, eta):
     base = Scaled(RBF(ARD), 1.4)
     k = FairKernel(base, sensitive(penalty), eta=eta, noise=0.3)
     both = np.vstack([X, NEW])
-    expected = naive.joint_fair_covariance(
-        base(both), L, eta=eta, noise=0.3, penalty=penalty, eps=1e-3
-    )
+    expected = naive.joint_fair_covariance(base(both), L, eta=eta, noise=0.3, penalty=penalty, eps=1e-3)
     # The explicit inverses of the reference lose digits as eta grows.
     tolerance = 1e-8 if eta < 1e8 else 2e-5
     np.testing.assert_allclose(k(both), expected, atol=tolerance)

@@ -55,8 +55,7 @@ def central(function, x, step=1e-4):
     for i in range(len(x)):
         h = step * np.eye(len(x))[i]
         slopes.append(
-            (8 * (function(x + h) - function(x - h)) - function(x + 2 * h) + function(x - 2 * h))
-            / (12 * step)
+            (8 * (function(x + h) - function(x - h)) - function(x + 2 * h) + function(x - 2 * h)) / (12 * step)
         )
     return np.array(slopes)
 
@@ -90,8 +89,10 @@ def test_equals_the_definitions(penalty):
     )
     point = GaussianPoint.of(
         GaussianSystem.build(moments_of(Phi, Psi, y), penalty=penalty, eps=1e-3),
-        noise=NOISE, amplitude=AMPLITUDE, eta=3.0,
-    )  # fmt: skip
+        noise=NOISE,
+        amplitude=AMPLITUDE,
+        eta=3.0,
+    )
     np.testing.assert_allclose(point.amplitude, AMPLITUDE, rtol=1e-14)
     np.testing.assert_allclose(point.log_evidence, evidence, rtol=1e-10)
     close(point.posterior().mean(new)[:, 0] - y.mean(), mean, 1e-9)
@@ -133,9 +134,7 @@ def test_mean_is_the_ridge_without_intercept(penalty, eta):
     coef = solve_primal(system, alpha, eta)[0]
     for amplitude in (1.0, 5.0):
         noise = len(y) * alpha * amplitude**2
-        fit = point_of(
-            moments_of(Phi, Psi, y), noise=noise, amplitude=amplitude, eta=eta, penalty=penalty
-        ).posterior()
+        fit = point_of(moments_of(Phi, Psi, y), noise=noise, amplitude=amplitude, eta=eta, penalty=penalty).posterior()
         close(fit.coef, coef, 1e-10)
 
 
@@ -148,9 +147,7 @@ def test_weight_two_is_the_row_twice(penalty, eta):
     repeated = moments_of(*(np.repeat(a, weight, axis=0) for a in (Phi, Psi, y)))
     weighted = moments_of(Phi, Psi, y, weight)
     np.testing.assert_allclose(
-        point_of(weighted, **found).log_evidence,
-        point_of(repeated, **found).log_evidence,
-        rtol=1e-12,
+        point_of(weighted, **found).log_evidence, point_of(repeated, **found).log_evidence, rtol=1e-12
     )
     fit, other = point_of(weighted, **found).posterior(), point_of(repeated, **found).posterior()
     close(fit.mean(Phi), other.mean(Phi), 1e-11)
@@ -160,9 +157,7 @@ def test_weight_two_is_the_row_twice(penalty, eta):
 def test_outputs_add_up_and_share_the_covariance():
     Phi, Psi, y = features(outputs=3)
     single = [point_of(moments_of(Phi, Psi, t), **setting()).log_evidence for t in y.T]
-    np.testing.assert_allclose(
-        point_of(moments_of(Phi, Psi, y), **setting()).log_evidence, sum(single), rtol=1e-12
-    )
+    np.testing.assert_allclose(point_of(moments_of(Phi, Psi, y), **setting()).log_evidence, sum(single), rtol=1e-12)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -240,15 +235,9 @@ def test_without_a_psi_block_there_is_no_penalty():
     moments = moments_of(*features(outputs=2))
     bare = without_psi(moments)
     expected = point_of(moments, noise=NOISE, eta=0.0).log_evidence
-    np.testing.assert_allclose(
-        point_of(bare, noise=NOISE, eta=5.0).log_evidence, expected, rtol=1e-13
-    )
+    np.testing.assert_allclose(point_of(bare, noise=NOISE, eta=5.0).log_evidence, expected, rtol=1e-13)
     fit = point_of(bare, noise=NOISE, eta=5.0).posterior()
-    close(
-        fit.factor @ fit.factor.T,
-        point_of(moments, noise=NOISE).posterior().covariance(np.eye(7)),
-        1e-12,
-    )
+    close(fit.factor @ fit.factor.T, point_of(moments, noise=NOISE).posterior().covariance(np.eye(7)), 1e-12)
 
 
 # Gradients in noise, amplitude and η
@@ -259,9 +248,7 @@ def test_without_a_psi_block_there_is_no_penalty():
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_gradient_equals_central_differences(penalty, outputs, eta):
     Phi, Psi, y = features(outputs=outputs)
-    system = GaussianSystem.build(
-        moments_of(Phi, Psi, y, naive.weights(len(y))), penalty=penalty, eps=1e-3
-    )
+    system = GaussianSystem.build(moments_of(Phi, Psi, y, naive.weights(len(y))), penalty=penalty, eps=1e-3)
 
     def point(logs):
         noise, amplitude, eta = np.exp(logs)
@@ -372,9 +359,16 @@ def test_no_signal_and_no_noise_are_reported():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("noise", 0.0), ("noise", np.nan), ("noise", 1e-30), ("amplitude", -1.0), ("eta", -1.0),
-     ("eps", -1.0), ("penalty", "nocco")],
-)  # fmt: skip
+    [
+        ("noise", 0.0),
+        ("noise", np.nan),
+        ("noise", 1e-30),
+        ("amplitude", -1.0),
+        ("eta", -1.0),
+        ("eps", -1.0),
+        ("penalty", "nocco"),
+    ],
+)
 def test_bad_hyperparameters_are_named(name, value):
     with refused(f"{name}={value!r}", error=ValueError):
         point_of(moments_of(*features()), **{**setting(), name: value})

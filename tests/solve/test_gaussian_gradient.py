@@ -34,12 +34,7 @@ MAPS = {
     "nystroem": Nystroem("rbf", ARD, n_components=9, whitening="cholesky", random_state=0),
     "matern": Nystroem("matern52", 1.4, n_components=9, whitening="cholesky", random_state=0),
     "l1": Nystroem("laplace", ARD, n_components=9, whitening="cholesky", random_state=0),
-    "sum": Nystroem(
-        RBF(ARD) * Matern(1.5, 2.5) + Linear(),
-        n_components=9,
-        whitening="cholesky",
-        random_state=0,
-    ),
+    "sum": Nystroem(RBF(ARD) * Matern(1.5, 2.5) + Linear(), n_components=9, whitening="cholesky", random_state=0),
 }
 SETTINGS = [("hsic", 4.0), ("normalized", 4.0), ("normalized", 1e8), ("hsic", np.inf)]
 
@@ -84,9 +79,7 @@ def test_row_adjoint_is_the_derivative_in_every_feature(penalty, eta):
     weight = naive.weights(12)
 
     def point(at):
-        system = GaussianSystem.build(
-            moments_of(at.reshape(Phi.shape), Psi, y, weight), penalty=penalty, eps=1e-3
-        )
+        system = GaussianSystem.build(moments_of(at.reshape(Phi.shape), Psi, y, weight), penalty=penalty, eps=1e-3)
         return GaussianPoint.of(system, noise=0.6, amplitude=1.3, eta=eta)
 
     adjoint = row_adjoint(point(Phi))
@@ -129,9 +122,7 @@ def test_without_a_psi_block():
     rows = Design(MAPS["pairs"].fit(x), None, 1)
     source = ArraySource(x, None, y, weight)
     found = length_scale_gradient(source, rows, row_adjoint(evidence_point(source, rows)))
-    expected = central(
-        lambda logs: evidence_point(source, at_theta(rows, logs)).log_evidence, np.log(ARD), 1e-3
-    )
+    expected = central(lambda logs: evidence_point(source, at_theta(rows, logs)).log_evidence, np.log(ARD), 1e-3)
     close(found, expected, 1e-8)
 
 
@@ -280,8 +271,7 @@ def test_weight_two_is_the_row_twice_in_the_gradient(name):
     doubled = ArraySource(x, s, y, 2 * weight)
     repeated = ArraySource(*(np.repeat(a, times, axis=0) for a in (x, s, y)))
     found, expected = (
-        length_scale_gradient(source, rows, row_adjoint(evidence_point(source, rows)))
-        for source in (doubled, repeated)
+        length_scale_gradient(source, rows, row_adjoint(evidence_point(source, rows))) for source in (doubled, repeated)
     )
     close(found, expected, 1e-9)
 
@@ -297,8 +287,6 @@ def test_smooth_kernel_with_many_landmarks():
         rows = Design(phi.fit(x), psi, whiten_rows=whiten_rows)
         found = length_scale_gradient(source, rows, row_adjoint(evidence_point(source, rows)))
         expected = central(
-            lambda at, rows=rows: evidence_point(source, at_theta(rows, at)).log_evidence,
-            logs,
-            step=1e-2,
+            lambda at, rows=rows: evidence_point(source, at_theta(rows, at)).log_evidence, logs, step=1e-2
         )
         close(found, expected, 1e-5)

@@ -14,10 +14,7 @@ from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import accumulate
-from scalefair.moments.products import (
-    StreamedGram,
-    stream_moments,
-)
+from scalefair.moments.products import StreamedGram, stream_moments
 from scalefair.solve.ridge.direct import limited, ridge_fit, solve_primal
 from scalefair.solve.ridge.iterative import Sketch, StreamedSystem, block_cg, solve_iterative
 from scalefair.solve.ridge.path import Spectrum
@@ -75,9 +72,7 @@ class TestBlockCg:
     def test_a_block_needs_fewer_steps_than_its_columns(self):
         matrix = positive_definite(100, 1e4)
         right = np.linalg.qr(np.random.default_rng(0).normal(size=(100, 10)))[0]
-        steps = [
-            block_cg(lambda V: matrix @ V, B, 1e-10, 500).n_iter for B in (right, right[:, :1])
-        ]
+        steps = [block_cg(lambda V: matrix @ V, B, 1e-10, 500).n_iter for B in (right, right[:, :1])]
         assert steps[0] < steps[1] / 2
 
     def test_identity_takes_one_step(self):
@@ -172,9 +167,7 @@ class TestSolver:
             ridge_fit(direct, coef, 0.1, 0.0, None).solution.intercept,
             1e-9,
         )
-        np.testing.assert_allclose(
-            variance_of(streamed, coef), variance_of(direct, coef), rtol=1e-9
-        )
+        np.testing.assert_allclose(variance_of(streamed, coef), variance_of(direct, coef), rtol=1e-9)
 
     @pytest.mark.parametrize("fit_intercept", [True, False])
     def test_ridge_by_block(self, fit_intercept):
@@ -230,9 +223,7 @@ class TestSolver:
     @pytest.mark.parametrize("unfairness", [0.0, 0.05, 1.0])
     @pytest.mark.parametrize("fit_intercept", [True, False])
     def test_limit(self, unfairness, fit_intercept):
-        streamed, direct = systems(
-            ArraySource(X, S, Y), Design(FOURIER, LINEAR, 2), fit_intercept=fit_intercept
-        )
+        streamed, direct = systems(ArraySource(X, S, Y), Design(FOURIER, LINEAR, 2), fit_intercept=fit_intercept)
         found = limited(solve_iterative(streamed, 1e-4).slice, unfairness)
         expected = limited(Spectrum.of(direct).at(1e-4), unfairness)
         np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
@@ -245,26 +236,18 @@ class TestSolver:
 
 
 class TestCost:
-    streamed = StreamedSystem.stream(
-        *stream_moments(ArraySource(X, S, Y), Design(FOURIER, LINEAR, 2), rows=ROWS)
-    )
+    streamed = StreamedSystem.stream(*stream_moments(ArraySource(X, S, Y), Design(FOURIER, LINEAR, 2), rows=ROWS))
 
     def test_preconditioner_saves_iterations(self):
         counts = [
-            solve_iterative(self.streamed, 1e-6, sketch=self.streamed.sketch(rank)).n_iter
-            for rank in (0, 60, 100, M)
+            solve_iterative(self.streamed, 1e-6, sketch=self.streamed.sketch(rank)).n_iter for rank in (0, 60, 100, M)
         ]
         assert counts[0] > 2 * counts[1] > 4 * counts[2]
         assert counts[3] <= 3
 
     def test_progress_counts_every_iteration(self):
         calls = []
-        fit = solve_iterative(
-            self.streamed,
-            1e-5,
-            sketch=self.streamed.sketch(30),
-            progress=lambda: calls.append(1),
-        )
+        fit = solve_iterative(self.streamed, 1e-5, sketch=self.streamed.sketch(30), progress=lambda: calls.append(1))
         assert len(calls) == fit.n_iter > 1
         assert fit.residual <= 1e-9
 
@@ -296,9 +279,7 @@ class TestCost:
 
     def test_seed_does_not_matter(self):
         coefs = [
-            solve_iterative(self.streamed, 1e-4, sketch=self.streamed.sketch(50, seed)).slice.coef(
-                ETAS
-            )
+            solve_iterative(self.streamed, 1e-4, sketch=self.streamed.sketch(50, seed)).slice.coef(ETAS)
             for seed in (1, 2)
         ]
         naive.close(*coefs, 1e-7)

@@ -133,10 +133,7 @@ def test_slopes_are_finite_differences(name, classes, eta):
     point = at(theta)
     slopes = point.slopes()
     in_scale = laplace_scale_gradient(point.problem.source, slopes.adjoint(), rows=16)
-    expected = [
-        (at(theta + h * step).log_evidence - at(theta - h * step).log_evidence) / (2 * h)
-        for step in np.eye(4)
-    ]
+    expected = [(at(theta + h * step).log_evidence - at(theta - h * step).log_evidence) / (2 * h) for step in np.eye(4)]
     close(np.append(in_scale, slopes.in_log_amplitude), np.array(expected), 1e-6)
 
 
@@ -190,8 +187,7 @@ def test_one_against_the_rest_is_a_loss():
     f, y = rng.normal(size=(20, 3)), np.eye(3)[rng.integers(0, 3, 20)]
     for c in range(3):
         step = h * np.eye(3)[c]
-        for lower, upper in (("value", "gradient"), ("gradient", "curvature"),
-                             ("curvature", "skew")):  # fmt: skip
+        for lower, upper in (("value", "gradient"), ("gradient", "curvature"), ("curvature", "skew")):
             ends = [getattr(loss, lower)(f + sign * step, y) for sign in (1, -1)]
             slope = (ends[0] - ends[1]) / (2 * h)
             slope = slope if slope.ndim == 1 else slope[:, c]

@@ -125,11 +125,7 @@ def non_monotone():
     """A share that is not monotone in η: C = diag(16, 1), R = (2.423, .789), C_φy = (3, 1)."""
     C, R, c = np.diag([16.0, 1.0]), np.array([2.423, 0.789]), np.array([3.0, 1.0])
     of_y = R @ np.linalg.solve(C, c)
-    scatter = np.block([
-        [C, R[:, None], c[:, None]],
-        [R, 1.0, of_y],
-        [c, of_y, 4.0],
-    ])  # fmt: skip
+    scatter = np.block([[C, R[:, None], c[:, None]], [R, 1.0, of_y], [c, of_y, 4.0]])
     assert (np.linalg.eigvalsh(scatter) > 0).all()
     blocks = {"phi": 2, "psi": 1, "y": 1}
     return System.build(Moments(blocks, 1, 1.0, np.zeros(4), np.zeros(4), scatter), eps=0.0)
@@ -158,11 +154,13 @@ def test_the_eta_found_is_beyond_the_bump(unfairness):
 def test_a_finite_eta_counts_where_infinity_leaves_a_constant():
     """β_i = c_i/(1 + α + ηr_i²): the free feature knows nothing of y, so that β(∞) = 0."""
     r, c = np.array([0.9, 0.1, 0.0]), np.array([1.0, 1.0, 0.0])
-    scatter = np.block([
-        [np.eye(3), np.diag(r)[:, :2], c[:, None]],
-        [np.diag(r)[:2], np.eye(2), (r * c)[:2, None]],
-        [c, (r * c)[:2], 4.0],
-    ])  # fmt: skip
+    scatter = np.block(
+        [
+            [np.eye(3), np.diag(r)[:, :2], c[:, None]],
+            [np.diag(r)[:2], np.eye(2), (r * c)[:2, None]],
+            [c, (r * c)[:2], 4.0],
+        ]
+    )
     blocks = {"phi": 3, "psi": 2, "y": 1}
     moments = Moments(blocks, 1, 1.0, np.zeros(6), np.zeros(6), scatter)
     along = Spectrum.of(System.build(moments, eps=0.0)).at(1.0)
@@ -311,9 +309,12 @@ def best_by_optimiser(system, alpha, unfairness, starts=5):
     for _ in range(starts):
         start = rng.normal(size=m)
         best = minimize(
-            lambda b: criterion(system, alpha, b[:, None]), start, method="SLSQP",
-            constraints=[limit], options={"ftol": 1e-14, "maxiter": 500},
-        )  # fmt: skip
+            lambda b: criterion(system, alpha, b[:, None]),
+            start,
+            method="SLSQP",
+            constraints=[limit],
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
         if excess(system, unfairness, best.x[:, None]) <= 1e-8:
             found.append(best.fun)
     assert found

@@ -34,9 +34,16 @@ from scalefair.solve.ridge.system import System
 N, D = 300, 4
 MULTI = SumToZero(ClassWeighted(Multinomial(3), np.array([1.0, 0.5, 2.0])))
 LOSSES = [
-    Squared(), Logistic(), ClassWeighted(Logistic(), np.array([0.4, 2.0])), Poisson(), Gamma(),
-    Huber(0.8), Quantile(0.7, 0.1), SumToZero(Multinomial(3)), MULTI,
-]  # fmt: skip
+    Squared(),
+    Logistic(),
+    ClassWeighted(Logistic(), np.array([0.4, 2.0])),
+    Poisson(),
+    Gamma(),
+    Huber(0.8),
+    Quantile(0.7, 0.1),
+    SumToZero(Multinomial(3)),
+    MULTI,
+]
 
 
 def ids(loss):
@@ -123,9 +130,7 @@ def test_one_pass_gives_value_gradient_and_second_derivative(loss):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
 @pytest.mark.parametrize(
-    "options",
-    [{"joined": True}, {"intercept": False}, {}],
-    ids=["joined", "no intercept", "plain"],
+    "options", [{"joined": True}, {"intercept": False}, {}], ids=["joined", "no intercept", "plain"]
 )
 def test_the_optimum_is_that_of_direct_minimisation(loss, options):
     alpha, eta = 1e-2, 0.7
@@ -137,9 +142,7 @@ def test_the_optimum_is_that_of_direct_minimisation(loss, options):
         assert abs(J(found.ravel()) - best) < 1e-9
     # A stationary point: J is convex, so there is no other.
     h = 1e-5
-    slopes = [
-        (J(found.ravel() + h * e) - J(found.ravel() - h * e)) / (2 * h) for e in np.eye(found.size)
-    ]
+    slopes = [(J(found.ravel() + h * e) - J(found.ravel() - h * e)) / (2 * h) for e in np.eye(found.size)]
     assert np.abs(slopes).max() < 1e-6
 
 

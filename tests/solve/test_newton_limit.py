@@ -40,8 +40,5 @@ def test_beyond_the_path_it_is_the_optimum_within_the_limit(seed):
     assert value(ours) <= best.fun + 1e-9
     # The limit is a cone: each of its rays has an optimum of its own, of about the same value.
     starts = np.random.default_rng(0).normal(size=(20, 3))
-    others = [
-        minimize(value, start, constraints=constraint, method="SLSQP", options=options)
-        for start in starts
-    ]
+    others = [minimize(value, start, constraints=constraint, method="SLSQP", options=options) for start in starts]
     assert value(ours) <= 1.01 * min(other.fun for other in others if within(other.x) > -1e-9)

@@ -168,11 +168,16 @@ def test_fewer_rows_than_features(options):
         assert np.isfinite(model.predict(Z)).all()
 
 
-@pytest.mark.parametrize("model", [
-    FairRidge(eta=1.0), FairKernelRidge(eta=1.0, length_scale=1.0),
-    FairKernelRidge(eta=1.0, feature_map="fourier", n_components=10, length_scale=1.0),
-    FairKernelRidge(eta=1.0, feature_map="exact", length_scale=1.0),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        FairRidge(eta=1.0),
+        FairKernelRidge(eta=1.0, length_scale=1.0),
+        FairKernelRidge(eta=1.0, feature_map="fourier", n_components=10, length_scale=1.0),
+        FairKernelRidge(eta=1.0, feature_map="exact", length_scale=1.0),
+    ],
+    ids=repr,
+)
 def test_all_rows_equal(model):
     """Nothing to learn from X: the mean of y for everybody, and a rank that says so."""
     _, y, s = rows()

@@ -150,9 +150,7 @@ def test_a_small_shift_of_a_normal_f_counts_as_in_the_linear_penalty():
     x += 0.2 * s[:, None]
     objective = objective_of(FairRidge(output_kernel="rbf"), x, x[:, 0], s.astype(str))
     coef = np.ones((1, 1))
-    assert objective.dependence(coef).q == pytest.approx(
-        objective.system.explained_share(coef), rel=0.15
-    )
+    assert objective.dependence(coef).q == pytest.approx(objective.system.explained_share(coef), rel=0.15)
 
 
 def test_the_linear_penalty_leaves_the_distribution_and_the_nonlinear_one_does_not():
@@ -173,10 +171,7 @@ def test_the_linear_penalty_leaves_the_distribution_and_the_nonlinear_one_does_n
 
 def test_eta_zero_is_the_closed_form():
     x, y, s = toy(500)
-    one, other = (
-        FairRidge(eta=0.0, output_kernel=kernel).fit(x, y, sensitive_features=s)
-        for kernel in (None, "rbf")
-    )
+    one, other = (FairRidge(eta=0.0, output_kernel=kernel).fit(x, y, sensitive_features=s) for kernel in (None, "rbf"))
     np.testing.assert_array_equal(one.coef_, other.coef_)
     assert other.output_share_ > 0.01
 
@@ -302,10 +297,7 @@ def test_a_base_model_brings_its_curves(tmp_path):
         ({"output_kernel": RBF((1.0, 2.0))}, ["output_kernel=RBF(", (1.0, 2.0)]),
         ({"output_kernel": "rbf", "penalty": "hsic"}, ["penalty='hsic'", "output_kernel='rbf'"]),
         ({"output_kernel": "rbf", "eta": np.inf}, ["eta=inf", "output_kernel='rbf'"]),
-        (
-            {"output_kernel": "rbf", "solver": "iterative"},
-            ["'iterative'", "solver='direct'"],
-        ),
+        ({"output_kernel": "rbf", "solver": "iterative"}, ["'iterative'", "solver='direct'"]),
     ],
 )
 def test_bad_parameters(settings, words):
@@ -335,13 +327,15 @@ def test_a_classifier_keeps_the_curves_of_an_encoded_table():
     X = pd.DataFrame(x, columns=["x0", "x1", "x2"]).assign(s=s)
     label = y > 0
     model = FairKernelClassifier(
-        feature_map="linear", base_estimator=LogisticRegression(), sensitive_columns=["s"], eta=3.0,
-        output_kernel="rbf", random_state=0,
-    )  # fmt: skip
+        feature_map="linear",
+        base_estimator=LogisticRegression(),
+        sensitive_columns=["s"],
+        eta=3.0,
+        output_kernel="rbf",
+        random_state=0,
+    )
     base = make_pipeline(
-        make_column_transformer(
-            (OneHotEncoder(sparse_output=False), ["s"]), remainder="passthrough"
-        ),
+        make_column_transformer((OneHotEncoder(sparse_output=False), ["s"]), remainder="passthrough"),
         LogisticRegression(),
     )
     fair = model.set_params(base_estimator=base).fit(X, label)

@@ -47,8 +47,7 @@ def test_a_kernel_on_the_output_lowers_hsic_fivefold_for_every_loss(loss):
     """The groups differ in the spread of x₀ alone, which a penalty on means cannot see."""
     x, y, s = problem(loss, shifted=False)
     linear, fair = (
-        model_of(loss, eta=100.0, output_kernel=kernel).fit(x, y, sensitive_features=s)
-        for kernel in (None, "rbf")
+        model_of(loss, eta=100.0, output_kernel=kernel).fit(x, y, sensitive_features=s) for kernel in (None, "rbf")
     )
     for before, after in zip(scores(linear, x).T, scores(fair, x).T, strict=True):
         if hsic(before, s) > 2e-3:  # the middle class of three hardly depends on s
@@ -61,8 +60,7 @@ def test_a_kernel_on_the_output_lowers_hsic_fivefold_for_every_loss(loss):
 def test_nocco_of_the_output_lowers_the_share_for_every_loss_and_does_not_shrink(loss):
     x, y, s = problem(loss, shifted=True)
     free, fair = (
-        model_of(loss, eta=eta, penalty="nocco_output").fit(x, y, sensitive_features=s)
-        for eta in (0.0, 20.0)
+        model_of(loss, eta=eta, penalty="nocco_output").fit(x, y, sensitive_features=s) for eta in (0.0, 20.0)
     )
     assert fair.explained_share_ < 0.5 * free.explained_share_
     if loss == "multinomial":

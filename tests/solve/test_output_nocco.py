@@ -68,18 +68,14 @@ def test_no_start_of_a_general_minimiser_does_better(seed, make, alpha, eta, uni
 def test_eta_zero_is_ridge_and_infinity_leaves_no_share():
     system = problem(0)
     ridge = np.linalg.solve(system.gram + 0.01 * np.eye(8), system.target)
-    np.testing.assert_allclose(
-        solve_output_nocco(system, Spectrum.of(system), 0.01, 0.0, EPS), ridge, rtol=1e-9
-    )
+    np.testing.assert_allclose(solve_output_nocco(system, Spectrum.of(system), 0.01, 0.0, EPS), ridge, rtol=1e-9)
     fair = solve_output_nocco(system, Spectrum.of(system), 0.01, np.inf, EPS)
     assert system.explained_share(fair) < 1e-20
 
 
 def test_the_share_falls_with_eta():
     system = problem(1)
-    fits = [
-        solve_output_nocco(system, Spectrum.of(system), 1e-3, eta, EPS) for eta in (0.0, 3.0, 300.0)
-    ]
+    fits = [solve_output_nocco(system, Spectrum.of(system), 1e-3, eta, EPS) for eta in (0.0, 3.0, 300.0)]
     shares = [system.explained_share(coef) for coef in fits]
     assert shares[0] > shares[1] > shares[2]
 

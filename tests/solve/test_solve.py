@@ -185,10 +185,7 @@ def test_infinite_eta_with_one_hot_groups():
     Phi = rng.normal(size=(200, 9)) + 0.3 * groups[:, None]
     y = Phi.sum(axis=1) + groups
     system = system_of(Phi, np.eye(4)[groups], y)
-    for coef in (
-        solve_primal(system, 1e-3, np.inf)[0],
-        Spectrum.of(system).at(1e-3).coef(np.array([np.inf]))[0],
-    ):
+    for coef in (solve_primal(system, 1e-3, np.inf)[0], Spectrum.of(system).at(1e-3).coef(np.array([np.inf]))[0]):
         f = Phi @ coef[:, 0]
         gaps = [f[groups == g].mean() - f.mean() for g in range(4)]
         assert np.abs(gaps).max() < 1e-11
@@ -222,9 +219,7 @@ def test_shares_along_the_path_are_those_of_the_predictions(penalty, fit_interce
             coef = along.coef(np.array([eta]))[0]
             expected = naive.share(Phi @ coef, Psi)
             np.testing.assert_allclose(share, expected, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(
-                system.explained_share(coef), expected, rtol=1e-9, atol=1e-12
-            )
+            np.testing.assert_allclose(system.explained_share(coef), expected, rtol=1e-9, atol=1e-12)
             variance = np.trace(naive.covariance(Phi @ coef, Phi @ coef))
             np.testing.assert_allclose(variance_of(system, coef), variance, rtol=1e-9)
 

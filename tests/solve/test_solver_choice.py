@@ -23,14 +23,11 @@ def data():
 
 def model(**parameters):
     return FairKernelRidge(
-        feature_map="fourier", n_components=120, length_scale=2.0, alpha=1e-4, random_state=0,
-        **parameters,
-    )  # fmt: skip
+        feature_map="fourier", n_components=120, length_scale=2.0, alpha=1e-4, random_state=0, **parameters
+    )
 
 
-@pytest.mark.parametrize(
-    "fair", [{"eta": 0.0}, {"eta": 1.0}, {"eta": np.inf}, {"unfairness": 0.02}]
-)
+@pytest.mark.parametrize("fair", [{"eta": 0.0}, {"eta": 1.0}, {"eta": np.inf}, {"unfairness": 0.02}])
 @pytest.mark.parametrize("penalty", ["normalized", "hsic"])
 def test_both_solvers_agree(fair, penalty, data):
     X, y, s = data
@@ -94,9 +91,9 @@ def test_callbacks_hear_of_every_chunk(cls, data):
 def test_callbacks_hear_of_every_base_model(data, n_jobs):
     X, y, s = data
     recorder = Recorder()
-    fitted = FairKernelRidgeCV(
-        n_components=20, base_estimator=LinearRegression(), cv=3, n_jobs=n_jobs
-    ).set_callbacks(recorder)
+    fitted = FairKernelRidgeCV(n_components=20, base_estimator=LinearRegression(), cv=3, n_jobs=n_jobs).set_callbacks(
+        recorder
+    )
     fitted.fit(X, y, sensitive_features=s)
     # All of them; then of y and of s: folds, and all rows.
     assert recorder.begun.count("base models") == 1 + 2 * (3 + 1)

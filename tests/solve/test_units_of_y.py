@@ -45,9 +45,7 @@ class Expectile(Loss):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("goal", [{"eta": 1.0}, {"eta": np.inf}, {"unfairness": 0.05}], ids=str)
 @pytest.mark.parametrize(
-    "loss",
-    [Huber(1.0), Huber(0.01), Squared(), Expectile()],
-    ids=["huber", "narrow huber", "squared", "expectile"],
+    "loss", [Huber(1.0), Huber(0.01), Squared(), Expectile()], ids=["huber", "narrow huber", "squared", "expectile"]
 )
 def test_newton_stops_at_the_same_point_in_any_unit(loss, goal, unit):
     def make(c):
@@ -59,10 +57,7 @@ def test_newton_stops_at_the_same_point_in_any_unit(loss, goal, unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_newton_without_an_intercept_in_any_unit(unit):
-    assert (
-        error(lambda c: FairKernelRegressor(loss=Huber(c), fit_intercept=False, **COMMON), unit)
-        < 1e-8
-    )
+    assert error(lambda c: FairKernelRegressor(loss=Huber(c), fit_intercept=False, **COMMON), unit) < 1e-8
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -82,16 +77,10 @@ OUTPUT = {
     "ridge": lambda c: FairKernelRidge(output_kernel="rbf", **COMMON),
     "limit": lambda c: FairKernelRidge(output_kernel="rbf", unfairness=0.02, **COMMON),
     "huber": lambda c: FairKernelRegressor(loss=Huber(c), output_kernel="rbf", **COMMON),
-    "share of huber": lambda c: FairKernelRegressor(
-        loss=Huber(c), penalty="nocco_output", eta=c**2, **COMMON
-    ),
-    "share": lambda c: FairKernelRidge(
-        penalty="nocco_output", output_kernel="rbf", eta=c**2, **COMMON
-    ),
+    "share of huber": lambda c: FairKernelRegressor(loss=Huber(c), penalty="nocco_output", eta=c**2, **COMMON),
+    "share": lambda c: FairKernelRidge(penalty="nocco_output", output_kernel="rbf", eta=c**2, **COMMON),
     "share alone": lambda c: FairKernelRidge(penalty="nocco_output", eta=c**2, **COMMON),
-    "limit of share": lambda c: FairKernelRidge(
-        penalty="nocco_output", output_kernel="rbf", unfairness=0.02, **COMMON
-    ),
+    "limit of share": lambda c: FairKernelRidge(penalty="nocco_output", output_kernel="rbf", unfairness=0.02, **COMMON),
     "gamma": lambda c: FairKernelRegressor(loss="gamma", output_kernel="rbf", **COMMON),
 }
 

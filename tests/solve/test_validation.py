@@ -10,9 +10,7 @@ from operator import add
 import numpy as np
 import pytest
 from sklearn.metrics import mean_squared_error, r2_score
-from sklearn.model_selection import (
-    KFold,
-)
+from sklearn.model_selection import KFold
 
 from scalefair import FairPath, FairRidge
 from scalefair.features.mixed import all_columns
@@ -61,8 +59,7 @@ def corrected_by_hand(f, Psi, weight=None, eps=1e-6):
 def judged_by_hand(f, Psi, weight):
     """Shares of all folds for the ε of the largest mean; f, Ψ and weights by fold."""
     by_eps = [
-        [corrected_by_hand(*fold, eps) for fold in zip(f, Psi, weight, strict=True)]
-        for eps in (1e-6, 1e-4, 1e-2)
+        [corrected_by_hand(*fold, eps) for fold in zip(f, Psi, weight, strict=True)] for eps in (1e-6, 1e-4, 1e-2)
     ]
     return max(by_eps, key=np.mean)
 
@@ -77,9 +74,7 @@ def judged_by_hand(f, Psi, weight):
         ("nocco", True, None, False),
     ],
 )
-def test_scores_are_those_of_refitting_on_every_split(
-    penalty, weighted, outputs, scaled, fit_intercept
-):
+def test_scores_are_those_of_refitting_on_every_split(penalty, weighted, outputs, scaled, fit_intercept):
     Phi, Psi, y = features(n=60, m=4, q=2, outputs=outputs)
     y = naive.columns(y)
     weight = weights(60) if weighted else np.ones(60)
@@ -205,11 +200,7 @@ def of_a_number(seed, effect):
 def judged(Phi, Psi, y, truth, eta):
     """Share of five fits: ours, g learnt where β was, uncorrected, and the truth."""
     folds = [moments_of(Phi[k::5], Psi[k::5], y[k::5]) for k in range(5)]
-    ours = (
-        FoldFits(FoldedMoments(folds, None, folds[0]))
-        .score(np.array([1e-2]), np.array([eta]))
-        .share
-    )
+    ours = FoldFits(FoldedMoments(folds, None, folds[0])).score(np.array([1e-2]), np.array([eta])).share
     wrong = []
     for k in range(5):
         train = reduce(add, folds[:k] + folds[k + 1 :])
@@ -232,9 +223,7 @@ def judged(Phi, Psi, y, truth, eta):
         (of_a_number, 1.0, 10.0, 0.1, 0.3),
     ],
 )
-def test_held_out_share_is_unbiased_and_the_obvious_versions_are_not(
-    population, effect, eta, least, most
-):
+def test_held_out_share_is_unbiased_and_the_obvious_versions_are_not(population, effect, eta, least, most):
     shares = np.array([judged(*population(seed, effect), eta) for seed in range(50)])
     truth = shares[:, 3]
     assert least <= truth.mean() <= most

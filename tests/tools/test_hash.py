@@ -57,8 +57,7 @@ def test_smallest_hash_merges_over_chunks(monkeypatch):
     assert_array_equal(smallest_hash(5, 0, 1000, 7), whole)
 
 
-@given(arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(1, 3)),
-              elements=st.integers(-2, 2).map(float)))  # fmt: skip
+@given(arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(1, 3)), elements=st.integers(-2, 2).map(float)))
 def test_distinct_rows_are_those_that_numpy_finds(rows):
     found = distinct(rows)
     values, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)

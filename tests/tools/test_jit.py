@@ -229,9 +229,7 @@ def test_laplace_and_its_contraction(dtype, d):
     _jit.laplace(X, Z, out)
     np.testing.assert_allclose(out, np.exp(-apart.sum(2)), atol=tolerance(dtype))
     expected = np.einsum("ij,ijl->l", W.astype(float), apart)
-    np.testing.assert_allclose(
-        _jit.laplace_contraction(X, Z, W), expected, atol=515 * tolerance(dtype)
-    )
+    np.testing.assert_allclose(_jit.laplace_contraction(X, Z, W), expected, atol=515 * tolerance(dtype))
 
 
 def test_many_threads_get_the_same_bits():

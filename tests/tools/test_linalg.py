@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import (
-    factorize,
-    inverse_root,
-    mirror_upper,
-    positive_eigh,
-    rank_k_update,
-)
+from scalefair._linalg import factorize, inverse_root, mirror_upper, positive_eigh, rank_k_update
 from tests.naive import close
 
 RNG = np.random.default_rng(0)

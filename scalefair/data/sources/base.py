@@ -27,10 +27,7 @@ from scalefair.data.sources.threads import available_threads, run_threads
 from scalefair.errors import CLASSES_REMEDY, InputError
 
 Change = Callable[[Chunk], Chunk]
-ARGUMENTS = {
-    "x": "X", "s": "sensitive_features", "y": "y", "weight": "sample_weight",
-    "c": "control_features",
-}  # fmt: skip
+ARGUMENTS = {"x": "X", "s": "sensitive_features", "y": "y", "weight": "sample_weight", "c": "control_features"}
 """What users call the parts of a chunk, in errors."""
 
 SAMPLE_CHUNK = 65536  # rows per chunk where a pass only draws a sample
@@ -206,9 +203,7 @@ def regrouped(
 def cut_chunk(chunk: Chunk, start: int, stop: int) -> Chunk:
     """Return the rows from `start` to `stop` of a chunk."""
     parts: dict[str, Any] = {
-        name: frames.slice_rows(part, start, stop)
-        for name, part in chunk.parts.items()
-        if part is not None
+        name: frames.slice_rows(part, start, stop) for name, part in chunk.parts.items() if part is not None
     }
     return replace(chunk, row=chunk.row + start, **parts)
 
@@ -258,8 +253,7 @@ class Sample:
     def take(self, index: NDArray[np.int64]) -> Sample:
         """Return the rows at some positions."""
         parts: dict[str, Any] = {
-            name: None if part is None else frames.take_rows(part, index)
-            for name, part in self.chunk.parts.items()
+            name: None if part is None else frames.take_rows(part, index) for name, part in self.chunk.parts.items()
         }
         return Sample(self.size, self.hashes[index], self.rows[index], Chunk(**parts))
 
@@ -342,9 +336,11 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
         first = row + int(np.argmax(values < 0))
         raise InputError(
             f"{where}: sample_weight is negative ({values.min():g}, first in row {first}); "
-            "expected weights of at least 0", "set such rows to 0", column="sample_weight",
+            "expected weights of at least 0",
+            "set such rows to 0",
+            column="sample_weight",
             where=where,
-        )  # fmt: skip
+        )
     return values[:, 0]
 
 
@@ -374,7 +370,9 @@ def finite_columns(part: Any, name: str, where: str, row: int) -> Array | None:
             first = row + int(np.argmin(good))
             raise InputError(
                 f"{where}: column {shown!r} is missing or infinite in {int((~good).sum())} rows "
-                f"(first in row {first} of the data); expected finite numbers", "drop such rows",
-                column=shown, where=where,
-            )  # fmt: skip
+                f"(first in row {first} of the data); expected finite numbers",
+                "drop such rows",
+                column=shown,
+                where=where,
+            )
     return out

@@ -8,14 +8,7 @@ from typing import Any
 
 from scalefair._typing import Chunk, Shaped
 from scalefair.data import frames
-from scalefair.data.sources.base import (
-    ARGUMENTS,
-    ChunkSource,
-    cut_chunk,
-    finite_columns,
-    regrouped,
-    weights,
-)
+from scalefair.data.sources.base import ARGUMENTS, ChunkSource, cut_chunk, finite_columns, regrouped, weights
 
 _KEYS = ("X", "y", "sensitive_features", "sample_weight", "control_features")
 
@@ -47,8 +40,7 @@ class BatchSource(ChunkSource):
         table = isinstance(batches, str | bytes | Mapping | Shaped)
         if table or not (callable(batches) or isinstance(batches, Iterable)):
             raise TypeError(
-                f"batches is a {type(batches).__name__}; expected a function that returns batches, "
-                "or a list of them"
+                f"batches is a {type(batches).__name__}; expected a function that returns batches, or a list of them"
             )
         self._batches = batches
         # One for all copies that `then` makes.
@@ -63,10 +55,7 @@ class BatchSource(ChunkSource):
         count = 0
         for batches in regrouped(self._checked(), rows, _cut, _length):
             where, chunk = _stacked(batches)
-            y, weight = (
-                finite_columns(chunk.y, "y", where, count),
-                weights(chunk.weight, where, count),
-            )
+            y, weight = (finite_columns(chunk.y, "y", where, count), weights(chunk.weight, where, count))
             yield replace(chunk, y=y, weight=weight, row=count, where=where)
             count += chunk.n_rows
         self._check_count(count)

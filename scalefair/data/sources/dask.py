@@ -133,8 +133,7 @@ class DaskSource(ChunkSource):
     ) -> Iterator[tuple[Any, int]]:
         """Yield sums of so many chunks, or a task per thread if more, and the next row."""
         left = [
-            [(i, max(first, first_row), end) for i, first, end in span if end > first_row]
-            for span in self._spans(rows)
+            [(i, max(first, first_row), end) for i, first, end in span if end > first_row] for span in self._spans(rows)
         ]
         left = [span for span in left if span]
         group: list[Span] = []
@@ -168,9 +167,7 @@ class DaskSource(ChunkSource):
         pieces: list[Any] = []
         for i, first, stop in span:
             parts = {
-                name: [part.piece(delay, i, first, stop)]
-                if name == "x"
-                else part.pieces(delay, first, stop)
+                name: [part.piece(delay, i, first, stop)] if name == "x" else part.pieces(delay, first, stop)
                 for name, part in self._parts.items()
             }
             count = None if self.n_rows is None else stop - first
@@ -180,9 +177,8 @@ class DaskSource(ChunkSource):
         return blocks, *pieces
 
     def map(
-        self, start: Callable[[], Callable[[Chunk], Array]], rows: int, *,
-        shape: tuple[int, ...] | None = None,
-    ) -> Any:  # fmt: skip
+        self, start: Callable[[], Callable[[Chunk], Array]], rows: int, *, shape: tuple[int, ...] | None = None
+    ) -> Any:
         """Return function(chunk) of all chunks, stacked in row order: a dask array, not computed.
 
         It has the partitions of `x`, also if that is a data frame. Where dask does not know their

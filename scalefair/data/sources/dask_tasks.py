@@ -339,9 +339,7 @@ def _read_frame(scan: Scan, piece: Piece) -> Any:
     return to_pandas(read_piece(scan, piece))
 
 
-def in_order(
-    client: Any, function: Callable[[Any, Any], Any], items: Sequence[Any], shared: Any
-) -> Iterator[Any]:
+def in_order(client: Any, function: Callable[[Any, Any], Any], items: Sequence[Any], shared: Any) -> Iterator[Any]:
     """Yield function(item, shared) of every item, computed by workers, a bounded number ahead."""
     with explained(client):
         everywhere = client.scatter(shared, broadcast=True)

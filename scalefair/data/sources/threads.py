@@ -174,6 +174,4 @@ def _starting(count: int) -> Iterator[None]:
         mmap(-1, count * _STACK_BYTES).close()
         yield
     except (OSError, RuntimeError) as error:
-        raise MemoryError(
-            f"{error}: no memory for a thread, or too many; use a smaller n_jobs"
-        ) from error
+        raise MemoryError(f"{error}: no memory for a thread, or too many; use a smaller n_jobs") from error

@@ -76,15 +76,13 @@ class ExactProblem:
 
     @classmethod
     def build(
-        cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6,
-        weight: Any = None,
-    ) -> ExactProblem:  # fmt: skip
+        cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None
+    ) -> ExactProblem:
         """Decompose the penalty of the Gram matrix L of s (None for ``eta=0``); y is centred."""
         inputs = np.asarray(X)
         if inputs.ndim != 2:
             raise ValueError(
-                f"X has shape {inputs.shape}, expected (rows, columns); "
-                "reshape one column with X.reshape(-1, 1)"
+                f"X has shape {inputs.shape}, expected (rows, columns); reshape one column with X.reshape(-1, 1)"
             )
         rows = ridge.weighted_rows(len(inputs), weight)
         counted = widened(inputs[rows.index])
@@ -93,9 +91,7 @@ class ExactProblem:
         spectrum = None if L is None else ridge.penalty_spectrum(rows, L, eps=eps, penalty=penalty)
         return cls(counted, rows, rows.values("y", y), spectrum)
 
-    def at(
-        self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
-    ) -> ExactGP:
+    def at(self, kernel: Kernel, *, noise: float, amplitude: float = 1.0, eta: float = 0.0) -> ExactGP:
         """Return the process of the kernel amplitude² · k and the noise σ² > 0, at 0 ≤ η ≤ ∞."""
         ridge.check_positive("noise", noise)
         ridge.check_positive("amplitude", amplitude)

@@ -43,9 +43,7 @@ class SensitiveRows:
     spectrum: ridge.Spectrum
 
     @classmethod
-    def of(
-        cls, X: Any, L: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None
-    ) -> SensitiveRows:
+    def of(cls, X: Any, L: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None) -> SensitiveRows:
         """Decompose the penalty.
 
         Parameters

@@ -43,9 +43,8 @@ def problem_of(rows: Any, penalty: str, eps: float | None) -> ExactProblem:
     """Return the rows with y centred and the penalty decomposed."""
     L, ridge, kind = rows.attributes(penalty, eps)
     return ExactProblem.build(
-        rows.x, None if rows.psi is None else L, rows.y - offset_of(rows), penalty=kind, eps=ridge,
-        weight=rows.weight,
-    )  # fmt: skip
+        rows.x, None if rows.psi is None else L, rows.y - offset_of(rows), penalty=kind, eps=ridge, weight=rows.weight
+    )
 
 
 def process_at(problem: ExactProblem, kernel: Kernel, theta: Array, eta: float) -> ExactGP:
@@ -67,9 +66,7 @@ class DenseEvidence:
     bounds: list[Any]
 
     @classmethod
-    def of(
-        cls, spec: ProcessSpec, kernel: Kernel, problem: ExactProblem, variance: float
-    ) -> DenseEvidence:
+    def of(cls, spec: ProcessSpec, kernel: Kernel, problem: ExactProblem, variance: float) -> DenseEvidence:
         """Return the evidence; `variance` is that of y, the mean over the outputs."""
         unit, log_variance = float(np.sqrt(variance)), np.log(variance or 1.0)
         given = spec.amplitude, spec.amplitude_bounds
@@ -246,9 +243,7 @@ class ExactRows:
         G = (features(self.psi, self.s) - moments.mean("psi")) @ root
         return Attributes(G @ G.T, 0.0, "hsic")
 
-    def solve(
-        self, alpha: float, eta: float, *, penalty: str, eps: float | None, fit_intercept: bool
-    ) -> DualFit:
+    def solve(self, alpha: float, eta: float, *, penalty: str, eps: float | None, fit_intercept: bool) -> DualFit:
         """Return the dual fit."""
         L, ridge, kind = self.attributes(penalty, eps)
         return fair_dual(

@@ -119,9 +119,7 @@ class Spectrum:
         return iter((self.values, self.vectors))
 
 
-def penalty_spectrum(
-    rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized"
-) -> Spectrum:
+def penalty_spectrum(rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: str = "normalized") -> Spectrum:
     """Eigenvalues s (r,) > 0, beyond rounding, and vectors U (k, r) of M = U diag(s) Uᵀ."""
     check_number("eps", eps, 0.0, FINITE)
     if penalty not in ("hsic", "normalized"):
@@ -195,9 +193,7 @@ def check_positive(name: str, value: float) -> None:
 
 def _finite(name: str, a: Array) -> Array:
     if not np.all(np.isfinite(a)):
-        raise ValueError(
-            f"{name} contains NaN or infinity; give those rows weight 0 or remove them"
-        )
+        raise ValueError(f"{name} contains NaN or infinity; give those rows weight 0 or remove them")
     return a
 
 

@@ -80,9 +80,7 @@ class LaplacePoint:
         for c in range(k):
             gram = self.n * blocks[c, :, c]
             target = gram @ self.coef[:, [c]] - self.n * self.local.gradient[:, [c]]
-            system = GaussianSystem.build(
-                moments, penalty=self.penalty, eps=self.eps, statistics=(gram, target)
-            )
+            system = GaussianSystem.build(moments, penalty=self.penalty, eps=self.eps, statistics=(gram, target))
             slices.append(system.slice(self.amplitude**-2, 2.0 * self.eta))
         return slices
 
@@ -249,9 +247,7 @@ class LaplaceEvidence:
             self.n_passes += 1
         return np.append(in_scale, slopes.in_log_amplitude)
 
-    def __call__(
-        self, hyper: Array, eta: float, *, scales: bool = True
-    ) -> tuple[float, Array, float]:
+    def __call__(self, hyper: Array, eta: float, *, scales: bool = True) -> tuple[float, Array, float]:
         """Return the log evidence, its gradient, and n times the number of scores."""
         point = self.point(hyper, eta)
         gradient = self.gradient(point, scales=scales)
@@ -275,8 +271,7 @@ def at_weight(spec: ProcessSpec, rows: Rows, fit: GPClassifierFit, eta: float) -
     """Return a fit at another weight, with all that was learnt."""
     again = fit_classes(spec.fixed(eta, fit.amplitude), rows)
     passes = fit.n_passes + again.n_passes
-    return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence,
-                   n_passes=passes)  # fmt: skip
+    return replace(again, search=fit.search, at_bounds=fit.at_bounds, evidence=fit.evidence, n_passes=passes)
 
 
 def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
@@ -307,14 +302,14 @@ def fit_classes(spec: ProcessSpec, rows: Rows) -> GPClassifierFit:
     return checked(fit, evidence.bounds, spec.inputs)  # type: ignore[no-any-return]
 
 
-def _amplitude_again(
-    evidence: LaplaceEvidence, result: Search, point: LaplacePoint
-) -> LaplacePoint:
+def _amplitude_again(evidence: LaplaceEvidence, result: Search, point: LaplacePoint) -> LaplacePoint:
     """Find amplitude and weight once more for each other; the weight last: the limit holds."""
     spec, scales = evidence.spec, result.hyper[:-1]
     again = maximise(
-        partial(evidence, eta=point.eta, scales=False), [result.hyper],
+        partial(evidence, eta=point.eta, scales=False),
+        [result.hyper],
         [*((at, at) for at in scales), evidence.amplitude_bounds],
-        tol=spec.tol, max_iter=spec.max_iter,
-    )  # fmt: skip
+        tol=spec.tol,
+        max_iter=spec.max_iter,
+    )
     return evidence.point(again.hyper, np.inf, spec.unfairness)

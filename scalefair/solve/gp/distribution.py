@@ -78,9 +78,7 @@ class FeatureDistribution:
 
     def mean(self, x: Array) -> Array:
         """Return E f, shape (k, t)."""
-        return np.asarray(
-            self.weights.offset + self.phi.raw(np.asarray(x, dtype=np.float64)) @ self._raw_coef
-        )
+        return np.asarray(self.weights.offset + self.phi.raw(np.asarray(x, dtype=np.float64)) @ self._raw_coef)
 
     @cached_property
     def _raw_coef(self) -> Array:
@@ -167,9 +165,7 @@ def covariance_of(distribution: Distribution, x: Array, *, include_noise: bool) 
     return covariance
 
 
-def draw(
-    distribution: Distribution, x: Array, size: int, seed: Any, *, include_noise: bool
-) -> Array:
+def draw(distribution: Distribution, x: Array, size: int, seed: Any, *, include_noise: bool) -> Array:
     """Return joint draws of f, or of new y, at rows x; shape (k, t, size)."""
     values, vectors = positive_eigh(covariance_of(distribution, x, include_noise=include_noise))
     mean = distribution.mean(x)

@@ -32,13 +32,7 @@ from scalefair.moments.gradient import RowAdjoint, length_scale_gradient
 from scalefair.penalties import explained_share, variance_of
 from scalefair.solve.fit import Bounds, GPFit, ProcessFit, ProcessSpec, Search, of_eigenvalues
 from scalefair.solve.gp.distribution import FeatureDistribution
-from scalefair.solve.gp.profile import (
-    Profile,
-    largest_eta,
-    limiting_eta,
-    profile_noise,
-    profile_within,
-)
+from scalefair.solve.gp.profile import Profile, largest_eta, limiting_eta, profile_noise, profile_within
 from scalefair.solve.gp.system import GaussianPoint, GaussianSystem, penalty_slopes
 from scalefair.solve.ridge.path import FoldedMoments, GridScores, errors_on
 
@@ -135,9 +129,7 @@ class MomentEvidence:
         point = self.profile(system, eta).point
         return point.log_evidence, self.gradient(design, point), system.n * system.target.shape[1]
 
-    def fixed(
-        self, phi: Any, theta: Array, eta: float, *, gradient: bool
-    ) -> tuple[float, Array | None]:
+    def fixed(self, phi: Any, theta: Array, eta: float, *, gradient: bool) -> tuple[float, Array | None]:
         """Return the log evidence at [log θ, log a, log σ²] and its gradient, or None."""
         phi = phi if len(theta) == 2 else phi.with_length_scale(np.exp(theta[:-2]))
         design = replace(self.rows.design, phi=phi)
@@ -185,9 +177,7 @@ def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
         profile, eta = profile_within(best, spec.eps, spec.penalty, spec.unfairness)
     phi = design.phi.fixed() if isinstance(design.phi, MovingNystroem) else design.phi
     point, system, amplitude = profile.point, profile.point.slice.system, profile.point.amplitude
-    distribution = FeatureDistribution.of(
-        phi, point.posterior(), amplitude, sample if spec.noise is None else None
-    )
+    distribution = FeatureDistribution.of(phi, point.posterior(), amplitude, sample if spec.noise is None else None)
     scales, _ = map_start(phi, spec)
     fit = GPFit(
         distribution=distribution, psi=design.psi,
@@ -202,9 +192,7 @@ def fit_features(spec: ProcessSpec, rows: Rows, sample: Chunk) -> GPFit:
     return checked(fit, evidence.bounds, spec.inputs)  # type: ignore[no-any-return]
 
 
-def held_out_scores(
-    moments: FoldedMoments, fit: GPFit, spec: ProcessSpec, etas: Array
-) -> GridScores:
+def held_out_scores(moments: FoldedMoments, fit: GPFit, spec: ProcessSpec, etas: Array) -> GridScores:
     """Score the mean at each η on rows left out, at the noise and amplitude of a fit; (K, 1, E)."""
     errors, shares = [], []
     for k, fold in enumerate(moments.folds):
@@ -289,14 +277,12 @@ def search(evidence: _Evidence, progress: Progress | None) -> Search:
     bounded, rng = np.isfinite(low), np.random.default_rng(spec.seed)
     moves = [np.zeros(len(start)), *(rng.normal(size=len(start)) for _ in range(spec.n_restarts))]
     near, spare = (
-        [np.fmin(np.fmax(start + bounded * move, low), high) for move in some]
-        for some in (moves, SPARE_STARTS)
+        [np.fmin(np.fmax(start + bounded * move, low), high) for move in some] for some in (moves, SPARE_STARTS)
     )
     with progress.steps("evaluations") if progress else nullcontext() as step:
         return maximise(
-            partial(evidence, eta=eta), near, bounds, tol=spec.tol, max_iter=spec.max_iter,
-            spare=spare, step=step,
-        )  # fmt: skip
+            partial(evidence, eta=eta), near, bounds, tol=spec.tol, max_iter=spec.max_iter, spare=spare, step=step
+        )
 
 
 def scale_bounds(scales: Array, spec: ProcessSpec) -> list[Bounds]:
@@ -323,9 +309,7 @@ def maximise(
             break
         start, last = first, np.inf
         for _ in range(1 + MAX_CONTINUED):
-            run = minimize(
-                objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-            )
+            run = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             iterations += int(run.nit)
             # Where the line search fails but the run got somewhere, it goes on from there.
             if run.status != ABNORMAL or not run.fun < last - 1e-12 * (1 + abs(run.fun)):

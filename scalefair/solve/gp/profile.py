@@ -58,9 +58,12 @@ class Profile:
 
 
 def profile_noise(
-    system: GaussianSystem, eta: float = 0.0, *, noise_bounds: Bounds | None = None,
+    system: GaussianSystem,
+    eta: float = 0.0,
+    *,
+    noise_bounds: Bounds | None = None,
     amplitude_bounds: Bounds | None = None,
-) -> Profile:  # fmt: skip
+) -> Profile:
     """Maximise the log evidence over noise and amplitude at one η; equal bounds fix either."""
     variance = system.square / (system.n * system.target.shape[1])
     if variance <= ROUNDED_VARIANCE * np.mean(system.moments.mean("y") ** 2):
@@ -135,9 +138,7 @@ def _sentences(point: GaussianPoint, box: _Box) -> tuple[str, ...]:
     return tuple(_sentence(name, values[name], end) for name, end in hits)
 
 
-def log_bounds(
-    given: float | None, bounds: Bounds | None, default: Bounds, unit: float = 1.0
-) -> Bounds:
+def log_bounds(given: float | None, bounds: Bounds | None, default: Bounds, unit: float = 1.0) -> Bounds:
     """Return the bounds of a logarithm that is searched for; equal where the number is given."""
     if given is not None:
         bounds = given, given
@@ -145,9 +146,7 @@ def log_bounds(
     return float(low), float(high)
 
 
-def at_log_bounds(
-    name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None
-) -> list[str]:
+def at_log_bounds(name: str, value: float, bounds: Bounds, meaning: tuple[str, str] | None = None) -> list[str]:
     """Describe a hyperparameter whose logarithm is at a bound."""
     near = (np.log(10.0) if name == "amplitude" else 1e-6, 1e-6)
     return [

@@ -52,15 +52,17 @@ class GaussianSystem:
 
     @classmethod
     def build(
-        cls, moments: Moments, *, penalty: str = "normalized", eps: float | None = None,
+        cls,
+        moments: Moments,
+        *,
+        penalty: str = "normalized",
+        eps: float | None = None,
         statistics: tuple[Array, Array] | None = None,
-    ) -> GaussianSystem:  # fmt: skip
+    ) -> GaussianSystem:
         """Decompose ΦᵀΦ, Φᵀ(y − ȳ), or other `statistics` such as ΦᵀWΦ, and R of the moments."""
         n, mean = moments.weight, moments.mean("phi")
         if not n > 0:
-            raise ValueError(
-                "the moments hold no rows of positive weight; accumulate some rows first"
-            )
+            raise ValueError("the moments hold no rows of positive weight; accumulate some rows first")
         if not (np.isfinite(moments.scatter).all() and np.isfinite(moments.shift).all()):
             raise ValueError(
                 "the moments contain NaN or infinity, so that there is no evidence; look for huge "
@@ -73,10 +75,7 @@ class GaussianSystem:
         values, basis = positive_eigh(gram)
         # R = C_φψT with a T that does not depend on φ: I (`hsic`) or (C_ψ + εκ)^(−1/2)
         if penalty not in ("hsic", "normalized"):
-            raise ValueError(
-                f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or "
-                "'hsic'"
-            )
+            raise ValueError(f"penalty={penalty!r} has no Gaussian process prior here; choose 'normalized' or 'hsic'")
         root, crossed = np.zeros((0, 0)), np.zeros((len(gram), 0))
         if width := moments.blocks.get("psi", 0):
             check_number("eps", eps or 0.0, 0.0, FINITE)
@@ -153,9 +152,7 @@ class GaussianPoint:
         return float(np.sqrt(self.noise / self.slice.ratio))
 
     @classmethod
-    def of(
-        cls, system: GaussianSystem, *, noise: float, amplitude: float = 1.0, eta: float = 0.0
-    ) -> GaussianPoint:
+    def of(cls, system: GaussianSystem, *, noise: float, amplitude: float = 1.0, eta: float = 0.0) -> GaussianPoint:
         """Return the process at σ² = `noise` > 0, a = `amplitude` > 0 and 0 ≤ η ≤ ∞."""
         check_positive("noise", noise)
         check_positive("amplitude", amplitude)

@@ -27,10 +27,7 @@ ROUNDING = 1e-13  # relative rounding error of a value of J
 # Relative decrement that rounding error may hide, in sums over single-precision rows too
 FLAT = 1e-6
 CUT_SHORT = "; raise max_iter or use a larger alpha"
-STALLED = (
-    ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of "
-    "your own"
-)
+STALLED = ": no step lowers the objective; use a larger alpha, and check the gradient of a loss of your own"
 # Columns × scores from which on a light pass, without ΦᵀWΦ, is much cheaper than a full one
 WIDE = 200
 # Light passes that cost as much as a full one and the few light ones after it; more where features
@@ -253,9 +250,8 @@ class _Descent:
 
 
 def fit_loss(  # noqa: PLR0917
-    rows: Rows, problem: Problem, spec: Spec, output_kernel: Any, tol: float, max_iter: int,
-    warm: Local | None = None,
-) -> LossFit:  # fmt: skip
+    rows: Rows, problem: Problem, spec: Spec, output_kernel: Any, tol: float, max_iter: int, warm: Local | None = None
+) -> LossFit:
     """Return the fit at a weight or under a limit; `output_kernel` sees the distribution of f."""
     nonlinear = output_kernel is not None or (
         spec.penalty == "nocco_output" and spec.unfairness != 0  # the limit 0 is the linear one's
@@ -269,25 +265,26 @@ def fit_loss(  # noqa: PLR0917
         options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": step}
         if nonlinear and rows.design.psi is not None:
             return fit_loss_with_output(
-                rows, problem, spec, output_kernel, progress=step,
+                rows,
+                problem,
+                spec,
+                output_kernel,
+                progress=step,
                 newton=lambda eta: newton(problem, Goal(spec.alpha, eta), **options),
-            )  # fmt: skip
+            )
         goal = Goal(spec.alpha, spec.eta, spec.unfairness)
         result = newton(problem, goal, warm=warm, **options)
         with one_blas_thread(result.theta.size):
             return problem.fit(result, spec)
 
 
-def loss_path(
-    problem: Problem, spec: Spec, etas: Array, tol: float, max_iter: int
-) -> list[LossFit]:
+def loss_path(problem: Problem, spec: Spec, etas: Array, tol: float, max_iter: int) -> list[LossFit]:
     """Return the fits at increasing weights, each starting where the one before ended."""
     fits, warm = [], None
     for eta in etas:
         # The limit of η → ∞ starts anew: until Rᵀβ is 0, no step can be compared with another.
         warm = None if eta == float("inf") else warm
-        result = newton(problem, Goal(spec.alpha, float(eta)), warm=warm, tol=tol,
-                        max_iter=max_iter)  # fmt: skip
+        result = newton(problem, Goal(spec.alpha, float(eta)), warm=warm, tol=tol, max_iter=max_iter)
         fits.append(problem.fit(result, spec))
         warm = result.local
     return fits

@@ -58,9 +58,8 @@ class FoldProblem:
 
     @classmethod
     def build(
-        cls, whole: Problem, folds: Folds, moments: FoldedMoments,
-        system: Callable[[Moments], System],
-    ) -> FoldProblem:  # fmt: skip
+        cls, whole: Problem, folds: Folds, moments: FoldedMoments, system: Callable[[Moments], System]
+    ) -> FoldProblem:
         """Return the objective; `system` reads R and the ridges off moments."""
         tested = moments.folds
         parts = [replace(whole, system=system(moments.outside(k))) for k in range(len(tested))]
@@ -84,9 +83,8 @@ class FoldProblem:
             m = linear.shape[1]
             theta = np.concatenate([linear @ theta[:, :m], theta[:, m:]], axis=1)
         sums = loss_sums(
-            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), whole.rows,
-            whole.cache, self.folds,
-        )  # fmt: skip
+            whole.source, whole.frame, whole.loss, replace(scores, theta=theta), whole.rows, whole.cache, self.folds
+        )
         sums = sums if linear is None else sums.transform(linear)
         inside, outside = (weights[scores.left_out] for weights in self._weights)
         gradient = sums.gradient / outside[:, None, None]
@@ -141,8 +139,10 @@ class FoldModels:
             slices = [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
             fits += [
                 _Fit(problem.parts[k], self.parts[k], slices[k], point, k, float(self.held_out[k]))
-                for point in points if point.alpha == alpha for k in range(len(slices))
-            ]  # fmt: skip
+                for point in points
+                if point.alpha == alpha
+                for k in range(len(slices))
+            ]
         for _ in range(MAX_PASSES):
             open_ = [fit for fit in fits if not fit.is_near(tol)]
             if not open_:
@@ -155,12 +155,9 @@ class FoldModels:
         K = len(problem.tested)
         by_point = {point: [fit for fit in fits if fit.point == point] for point in points}
         return {
-            point: PointFit(
-                np.stack([fit.theta for fit in of]), np.array([fit.loss for fit in of[:K]]),
-                of[-1].value,
-            )
+            point: PointFit(np.stack([fit.theta for fit in of]), np.array([fit.loss for fit in of[:K]]), of[-1].value)
             for point, of in by_point.items()
-        }  # fmt: skip
+        }
 
 
 class _Fit:
@@ -276,9 +273,8 @@ class Trials:
 
 
 def search_loss(
-    problem: FoldProblem, alphas: Array, etas: Array | None, unfairness: float | None,
-    *, finer: bool,
-) -> LossSearch:  # fmt: skip
+    problem: FoldProblem, alphas: Array, etas: Array | None, unfairness: float | None, *, finer: bool
+) -> LossSearch:
     """Return the best point: ridges at the least weight, then weights around the best ridge."""
     search, alphas = Trials(problem, unfairness), np.sort(alphas)
     start = np.inf if unfairness == 0 else 0.0 if etas is None else float(etas.min())
@@ -335,9 +331,7 @@ def _try_neighbours(search: Trials, models: FoldModels, alphas: Array) -> FoldMo
     problem = search.problem
     while True:
         point, etas = search.best(), np.unique([eta for _, eta in search.fits])
-        at, of = (
-            int(np.searchsorted(*both)) for both in ((alphas, point.alpha), (etas, point.eta))
-        )
+        at, of = (int(np.searchsorted(*both)) for both in ((alphas, point.alpha), (etas, point.eta)))
         beside = [alphas[i] for i in (at - 1, at + 1) if 0 <= i < len(alphas)]
         new = [alpha for alpha in beside if Point(alpha, point.eta) not in search.fits]
         if not new:

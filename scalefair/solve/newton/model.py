@@ -158,9 +158,8 @@ class Problem:
         return Local(theta, gradient, hessian, exact=start.exact)
 
     def evaluate(
-        self, theta: Array, before: Local | None = None, steps: tuple[float, ...] = (), *,
-        light: bool = False,
-    ) -> tuple[Local, Array]:  # fmt: skip
+        self, theta: Array, before: Local | None = None, steps: tuple[float, ...] = (), *, light: bool = False
+    ) -> tuple[Local, Array]:
         """Make one pass; return the data term near θ, and its value on the steps to it.
 
         A light pass does not sum ΦᵀWΦ, but corrects that of `before` by the change of gradients.

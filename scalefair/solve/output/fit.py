@@ -36,9 +36,7 @@ def output_kernel(kernel: Any) -> OutputKernel:
     return OutputKernel.gaussian()
 
 
-def output_objective(
-    rows: Rows, system: System, spec: Spec, kernel: OutputKernel, loss: Any = None
-) -> OutputObjective:
+def output_objective(rows: Rows, system: System, spec: Spec, kernel: OutputKernel, loss: Any = None) -> OutputObjective:
     """Return J with a kernel on f, over the rows of a fit whose moments are there."""
     design = rows.design
     names, whiten = whitening(system.moments, spec.eps)
@@ -49,9 +47,7 @@ def output_objective(
     width = design.phi.n_raw_
 
     def linear(coef: Array) -> Array:
-        return (
-            coef if phi is None else np.vstack([phi @ coef[: phi.shape[1]], coef[phi.shape[1] :]])
-        )
+        return coef if phi is None else np.vstack([phi @ coef[: phi.shape[1]], coef[phi.shape[1] :]])
 
     def linear_back(slope: Array) -> Array:
         return slope if phi is None else np.vstack([phi.T @ slope[:width], slope[width:]])
@@ -63,9 +59,7 @@ def output_objective(
     )  # fmt: skip
 
 
-def with_ridge_curve(
-    design: Design, moments: Moments, sample: Chunk, alpha: float, seed: int
-) -> Design:
+def with_ridge_curve(design: Design, moments: Moments, sample: Chunk, alpha: float, seed: int) -> Design:
     """Return the design with smooth functions of ĥ and ê, ridge regressions on φ."""
     covariance = moments.covariance("phi", "phi")
     targets = np.hstack([moments.covariance("phi", "y"), normalized(moments, None)])
@@ -91,9 +85,7 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
     weight_unit = 1.0 if objective.scaled else unit
 
     def fit(eta: float, start: OutputFit | None = None) -> OutputFit:
-        coef = (
-            solve_primal(system, spec.alpha, eta / weight_unit)[0] if start is None else start.coef
-        )
+        coef = solve_primal(system, spec.alpha, eta / weight_unit)[0] if start is None else start.coef
         weighed, zero = replace(objective, eta=eta), np.zeros(coef.shape[1])
         return solve_output(weighed, coef, zero, unit=unit, progress=progress)
 
@@ -104,9 +96,7 @@ def fit_with_output_kernel(rows: Rows, system: System, spec: Spec, kernel: Any) 
     coef = rescale(system, result.coef) if limited else result.coef
     share = result.dependence.share
     diagnostics = of_eigenvalues(Spectrum.of(system).values, spec.alpha, spec.rounding)
-    return ridge_fit(
-        system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share
-    )
+    return ridge_fit(system, coef, spec.alpha, eta, diagnostics, n_iter=result.n_iter, output_share=share)
 
 
 def fit_loss_with_output(

@@ -130,9 +130,7 @@ class OutputObjective:
     def mean_loss(self, coef: Array, intercept: Array) -> float:
         """1/n Σ V of a predictor, by a pass."""
         point = self._point(coef, intercept, np.ones(coef.shape[1]))
-        return (
-            float(self.rows.sums(self.kernel, point, self.loss).loss) / self.system.moments.weight
-        )
+        return float(self.rows.sums(self.kernel, point, self.loss).loss) / self.system.moments.weight
 
     def _point(self, coef: Array, intercept: Array, scale: Array) -> Point:
         return Point(self.linear(coef), intercept, self.system.mean @ coef, scale)
@@ -195,9 +193,7 @@ class Coordinates:
     intercept: bool  # else b follows from β
 
     @classmethod
-    def at(
-        cls, objective: OutputObjective, coef: Array, hessian: Array | None, unit: float
-    ) -> Coordinates:
+    def at(cls, objective: OutputObjective, coef: Array, hessian: Array | None, unit: float) -> Coordinates:
         """Return those at a start: of the squared loss, or of a loss's second derivative there."""
         system, scores = objective.system, coef.shape[1]
         rest = np.diag(objective.alpha * system.ridge) + objective.curvature(coef)
@@ -246,8 +242,9 @@ def solve_output(
     n_iter, largest, goes_on = 0, np.nan, True
     while goes_on and n_iter < max_iter:
         at = Coordinates.at(objective, coef, hessian, unit)
-        result = _descend(objective, at, coef, intercept, unit=unit, tol=tol, progress=progress,
-                         steps=min(ROUND, max_iter - n_iter))  # fmt: skip
+        result = _descend(
+            objective, at, coef, intercept, unit=unit, tol=tol, progress=progress, steps=min(ROUND, max_iter - n_iter)
+        )
         coef, intercept = at.point(result.x, intercept)
         n_iter, largest = n_iter + int(result.nit), float(np.abs(result.jac).max())
         # A search for a step that fails may find one in other coordinates; if none, there is none.
@@ -257,8 +254,10 @@ def solve_output(
         warnings.warn(
             f"the fit with a kernel on the output has not converged after {n_iter} steps "
             f"(largest gradient {largest:.2g}); scale the features, or use a smaller eta or a "
-            "larger alpha", ConvergenceWarning, stacklevel=2,
-        )  # fmt: skip
+            "larger alpha",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return OutputFit(coef, intercept, objective.dependence(coef), n_iter)
 
 
@@ -272,13 +271,15 @@ def _descend(
         J, slope, slope_b = objective(*at.point(z, intercept))
         return J / unit, at.slope(slope, slope_b) / unit
 
-    options = {
-        "maxiter": steps, "gtol": tol, "maxfun": 4 * steps, "maxcor": 20, "ftol": LEAST_FALL,
-    }  # fmt: skip
+    options = {"maxiter": steps, "gtol": tol, "maxfun": 4 * steps, "maxcor": 20, "ftol": LEAST_FALL}
     return minimize(  # type: ignore[call-overload]
-        value, at.start(coef, intercept), jac=True, method="L-BFGS-B", options=options,
+        value,
+        at.start(coef, intercept),
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
         callback=None if progress is None else partial(_count, progress),
-    )  # fmt: skip
+    )
 
 
 def _count(progress: Callable[[], Any], _x: Array) -> None:

@@ -28,15 +28,7 @@ from scalefair.moments.accumulate import Rows
 from scalefair.moments.products import CrossMoments, stream_moments
 from scalefair.penalties import DEFAULT_EPS
 from scalefair.solve import limit
-from scalefair.solve.fit import (
-    ROUNDING,
-    Diagnostics,
-    RidgeFit,
-    Spec,
-    diagnose,
-    digits_left,
-    of_eigenvalues,
-)
+from scalefair.solve.fit import ROUNDING, Diagnostics, RidgeFit, Spec, diagnose, digits_left, of_eigenvalues
 from scalefair.solve.ridge.iterative import StreamedSystem, solve_iterative
 from scalefair.solve.ridge.path import AlphaSlice, Spectrum
 from scalefair.solve.ridge.system import Directions, Solution, System, best_scale, spread
@@ -66,9 +58,7 @@ def fit_ridge(system: System, spec: Spec, spectrum: Spectrum | None = None) -> R
     return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
 
 
-def fit_wide(
-    rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int
-) -> tuple[CrossMoments, RidgeFit]:
+def fit_wide(rows: Rows, spec: Spec, ridge: Any, *, fit_intercept: bool, seed: int) -> tuple[CrossMoments, RidgeFit]:
     """Fit by conjugate gradients over the rows; return the moments without φφᵀ, and the fit."""
     if spec.penalty in ("nocco", "nocco_output"):
         raise ValueError(
@@ -103,9 +93,7 @@ def ridge_fit(
     return RidgeFit(solution, alpha, eta, share, diagnostics, n_iter, output_share)
 
 
-def solve_primal(
-    system: System, alpha: float, eta: float, rounding: float = ROUNDING
-) -> tuple[Array, Diagnostics]:
+def solve_primal(system: System, alpha: float, eta: float, rounding: float = ROUNDING) -> tuple[Array, Diagnostics]:
     """β (m, t) of (C + αD + ηRRᵀ) β = c by Woodbury's identity, and what rounding leaves of it."""
     A = system.gram + alpha * np.diag(system.ridge)
     factor = factorize(A)
@@ -142,14 +130,10 @@ class StationaryPoint(NamedTuple):
     k: float
 
 
-def solve_output_nocco(
-    system: System, spectrum: Spectrum, alpha: float, eta: float, eps: float
-) -> Array:
+def solve_output_nocco(system: System, spectrum: Spectrum, alpha: float, eta: float, eps: float) -> Array:
     """Minimise 1/n|y − b − Φβ|² + α|β|² + η|Rᵀβ|²/(βᵀCβ + ε Var y); return β (m, t)."""
     if not system.fit_intercept:
-        raise ValueError(
-            "penalty='nocco_output' needs fit_intercept=True: it is centred throughout"
-        )
+        raise ValueError("penalty='nocco_output' needs fit_intercept=True: it is centred throughout")
     if eta == 0 or spectrum.factor.shape[1] == 0 or not spectrum.target.any():
         return np.asarray(spectrum.basis @ spectrum.at(alpha).ridge)
     if np.isinf(eta):  # the share must vanish, which is the same limit as for `normalized`
@@ -224,9 +208,7 @@ def stationary(spectrum: Spectrum, alpha: float, h: float, eps: float) -> Statio
     return StationaryPoint(point / k, h * (variance / k + eps * k), k)
 
 
-def objective(
-    spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float
-) -> tuple[float, Array]:
+def objective(spectrum: Spectrum, point: Array, alpha: float, eta: float, eps: float) -> tuple[float, Array]:
     """Return J at a point, up to the variance of y, and its gradient."""
     explained, variance = _variances(spectrum, point)
     D = max(variance + eps, np.finfo(float).tiny)

@@ -114,9 +114,8 @@ class Solved(NamedTuple):
 
 
 def block_cg(
-    operator: Operator, right: Array, tol: float, max_iter: int,
-    progress: Callable[[], Any] | None = None,
-) -> Solved:  # fmt: skip
+    operator: Operator, right: Array, tol: float, max_iter: int, progress: Callable[[], Any] | None = None
+) -> Solved:
     """Solve M Z = B by conjugate gradients that share one Krylov space over all columns of B.
 
     The residual is QG, Q orthonormal: columns may be equal, zero or converged. With W = (SᵀMS)⁻¹
@@ -203,8 +202,7 @@ def solve_iterative(
     """
     if not alpha > 0:
         raise ValueError(
-            f"alpha={alpha!r} must be positive for the iterative solver; give a ridge, or use "
-            "solver='direct'"
+            f"alpha={alpha!r} must be positive for the iterative solver; give a ridge, or use solver='direct'"
         )
     sketch = system.sketch(seed=seed) if sketch is None else sketch
     whitened = _Whitened(system, sketch, alpha)
@@ -215,8 +213,10 @@ def solve_iterative(
         warnings.warn(
             f"the iterative solver stopped after {solved.n_iter} iterations at a relative residual "
             f"of {residual:.2g}, above {tol:.2g}; raise max_iter, use a larger alpha, or "
-            "solver='direct'", ConvergenceWarning, stacklevel=2,
-        )  # fmt: skip
+            "solver='direct'",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return IterativeFit(_slice(whitened, solved), solved.n_iter, residual, sketch.largest)
 
 
@@ -251,9 +251,7 @@ class _Solved(NamedTuple):
     n_iter: int
 
 
-def _solve(
-    whitened: _Whitened, tol: float, max_iter: int, progress: Callable[[], Any] | None
-) -> _Solved:
+def _solve(whitened: _Whitened, tol: float, max_iter: int, progress: Callable[[], Any] | None) -> _Solved:
     """Solve, compute the true residual, and solve for that again while it falls."""
     Z, residual, n_iter = np.zeros_like(whitened.right), whitened.right, 0
     while True:
@@ -289,11 +287,13 @@ def _slice(whitened: _Whitened, solved: _Solved) -> AlphaSlice:
     target, factor = basis.T @ system.target, basis.T @ system.factor
     share_factor = basis.T @ system.share_factor
     return SubspaceSlice(
-        Spectrum(values, basis, target, factor, share_factor, deviation), whitened.alpha,
+        Spectrum(values, basis, target, factor, share_factor, deviation),
+        whitened.alpha,
         vectors[:t].T * whitened.length,
         Directions(vectors[t:].T @ (roots * turn), strength, along),
-        metric=coordinates.T @ coordinates, width=len(system.scale),
-    )  # fmt: skip
+        metric=coordinates.T @ coordinates,
+        width=len(system.scale),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,9 +316,11 @@ class SubspaceSlice(AlphaSlice):
         hessian = np.diag(spectrum.values) + self.alpha * self.metric
         both = np.outer(keep, keep)
         return Quadratic(
-            both * hessian + np.diag(1 - keep), keep[:, None] * spectrum.target,
-            keep[:, None] * spectrum.share_factor, both * spectrum.covariance,
-        )  # fmt: skip
+            both * hessian + np.diag(1 - keep),
+            keep[:, None] * spectrum.target,
+            keep[:, None] * spectrum.share_factor,
+            both * spectrum.covariance,
+        )
 
 
 def _symmetric(matrix: Array) -> Array:

@@ -158,8 +158,7 @@ class GridScores:
     def beside(self, more: GridScores, order: NDArray[np.int64]) -> GridScores:
         """Return the scores of these and more etas, in this order."""
         mse, share = (
-            np.concatenate(both, axis=2)[:, :, order]
-            for both in ((self.mse, more.mse), (self.share, more.share))
+            np.concatenate(both, axis=2)[:, :, order] for both in ((self.mse, more.mse), (self.share, more.share))
         )
         return replace(self, mse=mse, share=share)
 
@@ -261,9 +260,7 @@ def squared_errors(fitted: System, B: Array, variance: Array, on: Moments) -> Ar
     return errors_on(on, fitted.features, B, intercept, variance)
 
 
-def errors_on(
-    on: Moments, features: penalties.Features, B: Array, intercept: Any, variance: Array
-) -> Array:
+def errors_on(on: Moments, features: penalties.Features, B: Array, intercept: Any, variance: Array) -> Array:
     """The same of predictors whose intercepts are given, one number or shape (G, t)."""
     t = variance.shape[1]
     linear = np.einsum("mgt,mt->gt", B.reshape(len(B), -1, t), on.covariance(features, "y"))

@@ -154,8 +154,10 @@ def check_folds(folds: Sequence[Moments], names: Sequence[str]) -> None:
         warnings.warn(
             "groups too small to measure the share of in every fold"
             f"{_named(small, names, total)}{absent}; merge them with others, use fewer folds, or "
-            "give more rows", UserWarning, stacklevel=2,
-        )  # fmt: skip
+            "give more rows",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _named(groups: Any, names: Sequence[str], counts: Array, most: int = 8) -> str:
@@ -180,5 +182,7 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
     )
     warnings.warn(
         f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
-        "than that, or give more rows, or more or other features", UserWarning, stacklevel=2,
-    )  # fmt: skip
+        "than that, or give more rows, or more or other features",
+        UserWarning,
+        stacklevel=2,
+    )

@@ -67,10 +67,7 @@ class System:
             if eps is not None or not ordinary:
                 factor = penalties.PENALTIES[penalty](moments, eps, features)
         ridge = np.ones(len(mean)) if ridge is None else ridge
-        return cls(
-            moments, mean, covariance, gram, target, factor, share_factor, ridge, fit_intercept,
-            features,
-        )  # fmt: skip
+        return cls(moments, mean, covariance, gram, target, factor, share_factor, ridge, fit_intercept, features)
 
     @cached_property
     def deviation(self) -> Array:

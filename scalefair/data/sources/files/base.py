@@ -58,9 +58,7 @@ class Files(ABC):
         """Return the type in which all files give a column; ValueError where they cannot."""
 
     @abstractmethod
-    def _batches(
-        self, number: int, columns: list[str], rows: int, parallel: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, number: int, columns: list[str], rows: int, parallel: bool) -> Iterator[pa.RecordBatch]:
         """Yield some columns of one file, about `rows` rows at a time."""
 
     @abstractmethod
@@ -94,9 +92,7 @@ class Files(ABC):
         views = {pa.string_view(): pa.string()}  # which few functions of pyarrow know
         return pa.schema([(name, views.get(dtype, dtype)) for name, dtype in types.items()])
 
-    def tables(
-        self, columns: Sequence[str], rows: int, *, parallel: bool = True
-    ) -> Iterator[tuple[str, pa.Table]]:
+    def tables(self, columns: Sequence[str], rows: int, *, parallel: bool = True) -> Iterator[tuple[str, pa.Table]]:
         """Yield (file, at most `rows` of its rows) in order; `parallel`: by threads of pyarrow."""
         schema, inside = self.schema(columns), self._stored(columns)
         size = rows * max(1, 16384 // rows)
@@ -150,8 +146,10 @@ def missing_column(where: str, name: str) -> InputError:
     """Return the error for a file that lacks a column of the others."""
     return InputError(
         f"{where}: column {name!r} is missing, which other files have",
-        "give files with the same columns, or leave it out", column=name, where=where,
-    )  # fmt: skip
+        "give files with the same columns, or leave it out",
+        column=name,
+        where=where,
+    )
 
 
 def changed(where: str) -> OSError:

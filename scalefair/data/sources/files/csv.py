@@ -47,9 +47,13 @@ class CsvFiles(Files):
     expected = "a csv file with a header and the same cells in every line"
 
     def __init__(
-        self, listing: Listing, column_types: ColumnTypes, delimiter: str | None,
-        decimal: str = ".", encoding: str = "utf-8",
-    ) -> None:  # fmt: skip
+        self,
+        listing: Listing,
+        column_types: ColumnTypes,
+        delimiter: str | None,
+        decimal: str = ".",
+        encoding: str = "utf-8",
+    ) -> None:
         super().__init__(listing)
         tab = ".tsv" in listing.paths[0].lower().rpartition("/")[2]
         self.delimiter = delimiter or ("\t" if tab else ",")
@@ -161,19 +165,17 @@ class CsvFiles(Files):
     def _convert_options(self, **options: Any) -> pa.csv.ConvertOptions:
         """Return how cells are read: without quotes an empty one, NA, NaN or null is missing."""
         return pa.csv.ConvertOptions(
-            strings_can_be_null=True, quoted_strings_can_be_null=False,
-            decimal_point=self.decimal, **options,
-        )  # fmt: skip
+            strings_can_be_null=True, quoted_strings_can_be_null=False, decimal_point=self.decimal, **options
+        )
 
     def _open(self, number: int, parallel: bool, **options: Any) -> pa.csv.CSVStreamingReader:
         path, fs = self.listing.paths[number], arrow_filesystem(self.listing.filesystem)
         return pa.csv.open_csv(
             fs.open_input_stream(path),
-            read_options=pa.csv.ReadOptions(
-                block_size=_BLOCK, use_threads=parallel, encoding=self.encoding
-            ),
-            parse_options=self._parse_options, convert_options=self._convert_options(**options),
-        )  # fmt: skip
+            read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=parallel, encoding=self.encoding),
+            parse_options=self._parse_options,
+            convert_options=self._convert_options(**options),
+        )
 
     def tables(self, *args: Any, **options: Any) -> Iterator[tuple[str, pa.Table]]:
         """Yield (file, rows) as parquet files do, and remember how many there were."""
@@ -185,9 +187,7 @@ class CsvFiles(Files):
             raise changed(self.listing.names[0])
         self._counted = count
 
-    def _batches(
-        self, number: int, columns: list[str], rows: int, parallel: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, number: int, columns: list[str], rows: int, parallel: bool) -> Iterator[pa.RecordBatch]:
         del rows  # pyarrow reads blocks of bytes
         types = {name: self._types[name] for name in columns}
         self._header(number)  # of a name that is there twice pyarrow would read the first
@@ -224,10 +224,7 @@ class CsvFiles(Files):
         return pa.csv.read_csv(
             BytesIO(content),
             read_options=pa.csv.ReadOptions(
-                column_names=header,
-                skip_rows=int(piece.first == 0),
-                use_threads=False,
-                encoding=self.encoding,
+                column_names=header, skip_rows=int(piece.first == 0), use_threads=False, encoding=self.encoding
             ),
             parse_options=self._parse_options,
             convert_options=self._convert_options(column_types=types, include_columns=columns),
@@ -246,8 +243,9 @@ class CsvFiles(Files):
         return CellError(
             f"{where}: column {name!r}: {reason}; its type was guessed from the first rows",
             f"repair the cell, or name the type as column_types={{{name!r}: 'string'}}",
-            column=name, where=where,
-        )  # fmt: skip
+            column=name,
+            where=where,
+        )
 
     def _header(self, number: int) -> list[str]:
         """Return the names of the columns of a file, each of them once."""
@@ -273,8 +271,9 @@ def _data_type(name: str, given: Any) -> pa.DataType:
         raise InputError(
             f"column_types={{{name!r}: {given!r}}}: unknown type",
             "give 'string', 'float64', 'bool', 'date32', 'timestamp[s]' or a pyarrow type",
-            column=name, where="column_types",
-        ) from error  # fmt: skip
+            column=name,
+            where="column_types",
+        ) from error
 
 
 def _lines_between(file: Any, first: int, stop: int) -> bytes:

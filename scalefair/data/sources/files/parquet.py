@@ -79,9 +79,8 @@ class ParquetFiles(Files):
         fs = self.listing.filesystem
         size = _BUFFER if isinstance(fs, LocalFileSystem) else _REMOTE_BUFFER
         return pa.parquet.ParquetFile(
-            self.listing.paths[number], filesystem=arrow_filesystem(fs), buffer_size=size,
-            pre_buffer=False,
-        )  # fmt: skip
+            self.listing.paths[number], filesystem=arrow_filesystem(fs), buffer_size=size, pre_buffer=False
+        )
 
     def _footer(self, number: int) -> Footer:
         where = self.listing.names[number]
@@ -99,9 +98,7 @@ class ParquetFiles(Files):
             merged = _common_field(merged, schema.field(column), where)
         return merged.type
 
-    def _batches(
-        self, number: int, columns: list[str], rows: int, parallel: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, number: int, columns: list[str], rows: int, parallel: bool) -> Iterator[pa.RecordBatch]:
         with self._open(number) as file:
             if self._read_footer(file) != self._footers[number]:
                 raise changed(self.listing.names[number])
@@ -154,8 +151,11 @@ def _common_field(field: pa.Field, other: pa.Field, where: str) -> pa.Field:
         raise InputError(
             f"{where}: column {field.name!r} has the type {other.type}, in the files before "
             f"{field.type}; expected a folder of parquet files with the same columns in the same "
-            "types", "convert it, or leave it out", column=field.name, where=where,
-        )  # fmt: skip
+            "types",
+            "convert it, or leave it out",
+            column=field.name,
+            where=where,
+        )
     zone = None if all(zones) else "UTC"
     common = {"numeric": pa.float64(), "categorical": pa.string()}
     return pa.field(field.name, common.get(kind, pa.timestamp("us", zone)))

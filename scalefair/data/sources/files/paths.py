@@ -89,10 +89,7 @@ def _expand(fs: Any, path: str, endings: tuple[str, ...]) -> list[tuple[str, str
     if fs.isdir(path):
         files = [file for file in _visible(fs.find(path), path) if file.endswith(endings)]
         if not files:
-            raise ValueError(
-                f"{_name(fs, path)}: the folder holds no {endings[0]} file; give a file, or its "
-                "folder"
-            )
+            raise ValueError(f"{_name(fs, path)}: the folder holds no {endings[0]} file; give a file, or its folder")
         return [(file, path) for file in files]
     first = re.search(r"[*?\[]", path)
     if first is None:
@@ -122,11 +119,7 @@ def _natural(path: str) -> tuple[list[str | int], str]:
 
 def _keys(file: str, base: str) -> dict[str, str | None]:
     folders = [folder.partition("=") for folder in file.removeprefix(base).split("/")[:-1]]
-    return {
-        unquote(name): None if value == _NO_VALUE else unquote(value)
-        for name, equals, value in folders
-        if equals
-    }
+    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, equals, value in folders if equals}
 
 
 def _name(fs: Any, path: str) -> str:

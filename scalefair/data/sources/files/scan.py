@@ -101,8 +101,7 @@ class Scan:
     def __len__(self) -> int:
         if self.n_rows is None:
             raise TypeError(
-                "the number of rows of a csv is not known before it has been read; count_rows() "
-                "reads it once"
+                "the number of rows of a csv is not known before it has been read; count_rows() reads it once"
             )
         return self.n_rows
 
@@ -124,9 +123,7 @@ class Scan:
         return replace(self, selected=names)
 
 
-def scan_parquet(
-    path: PathOrPaths, *, columns: Chosen | None = None, filesystem: Any = None
-) -> Scan:
+def scan_parquet(path: PathOrPaths, *, columns: Chosen | None = None, filesystem: Any = None) -> Scan:
     """Open parquet files without reading their rows.
 
     Parameters

@@ -37,10 +37,7 @@ def beside(frame: Any, columns: Mapping[str, Any]) -> pa.Table:
 
 def without_dictionaries(table: pa.Table) -> pa.Table:
     """Return the table with levels in place of codes: pieces have dictionaries of their own."""
-    fields = [
-        pa.field(f.name, f.type.value_type) if pa.types.is_dictionary(f.type) else f
-        for f in table.schema
-    ]
+    fields = [pa.field(f.name, f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
     return table.cast(pa.schema(fields))
 
 
@@ -78,9 +75,7 @@ def without_formulas(table: pa.Table) -> pa.Table:
         name, column = field.name, table.column(j)
         name = f"'{name}" if name.startswith(FORMULAS) else name
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            column = pc.replace_substring_regex(
-                column, rf"^([{re.escape(''.join(FORMULAS))}])", r"'\1"
-            )
+            column = pc.replace_substring_regex(column, rf"^([{re.escape(''.join(FORMULAS))}])", r"'\1")
         table = table.set_column(j, name, column)
     return table
 
