@@ -2,8 +2,8 @@
 
 With r the share of `penalties` on such rows, and t = ρ tr[C(C + εκ)⁻¹]/(n − 1) what chance explains
 of them, the held-out share is (r − t)/(1 − t): for numbers the largest of the means over the folds
-for ε = 1e-6, 1e-4 and 1e-2. n is Kish's count, and ρ is 1 where f varies as much in rare groups as
-in the others (`ChanceRatio`).
+for ε = 1e-6, 1e-4 and 1e-2. n is Kish's count, and ρ is 1 where f varies as much at rare s as at
+common s (`ChanceRatio`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from scalefair.penalties import (
 )
 
 LEAST_RESIDUAL = 0.25  # 1 − leverage of a row at least: two rows of a group have ½
+RATIO_EPS = HELD_OUT_EPS[1]  # ridge of the functions of numbers that ρ is measured with
 MARGIN = 0.75  # standard errors between a held-out share and its limit
 
 
@@ -51,11 +52,11 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ChanceRatio:
-    """How much more chance explains of f = φᵀβ than if f varied as much in every group.
+    """How much more chance explains of f = φᵀβ than if f varied as much at every s.
 
-    Chance explains Σ hᵢ Var(f|sᵢ)/n² with h = ψᵀC⁻¹ψ the leverages, so that rare groups count as
+    Chance explains Σ hᵢ Var(f|sᵢ)/n² with h = ψᵀ(C + εκ)⁻¹ψ the leverages, so that rare s count as
     much as common ones. ρ = βᵀDβ/βᵀEβ: the mean of the squares of f − g with weights h, and
-    without. Equal variances (ρ = 1) would take too much off a share where rare groups vary less.
+    without. Equal variances (ρ = 1) would take too much off a share where f varies less at rare s.
     """
 
     weighted: Array  # D
@@ -72,13 +73,13 @@ class ChanceRatio:
             U = (rows["upsilon"] - moments.mean("upsilon")) @ whiten
             F = F - U @ control_factor(moments, features).T
             Z = Z - U @ control_factor(moments, space.name).T
-        Z = Z @ space.basis
-        h = Z**2 @ (1 / space.values)
-        # The residuals of rows that are nearly alone in their group say nothing.
-        left = 1 - w * (1 + h)
+        Z, ridge = Z @ space.basis, space.ridge(RATIO_EPS)
+        h = Z**2 @ (1 / ridge)
+        # E(f − g)² = Var(f|s)(1 − 2H + H²)ᵢᵢ; rows that are nearly alone with their s say nothing.
+        left = 1 - w * (1 + 2 * h - Z**2 @ (space.noise / ridge**2))
         w = np.where(left > LEAST_RESIDUAL, w, 0.0)
         along = partial_covariance(moments, features, space.name) @ space.basis
-        R = (F - Z @ (along / space.values).T) / np.sqrt(np.maximum(left, LEAST_RESIDUAL))[:, None]
+        R = (F - Z @ (along / ridge).T) / np.sqrt(np.maximum(left, LEAST_RESIDUAL))[:, None]
         weighted, plain = (R.T @ (each[:, None] * R) / max(each.sum(), np.finfo(float).tiny) for each in (w * w * h, w))
         return cls(weighted, plain)
 

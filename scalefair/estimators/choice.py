@@ -22,7 +22,7 @@ from scalefair.features.training import Training, group_names
 from scalefair.held_out import ChanceRatio
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.penalties import FunctionSpace, attribute, check_known
+from scalefair.penalties import attribute, check_known
 from scalefair.solve.ridge.path import FoldedMoments
 from scalefair.solve.ridge.search import check_folds
 
@@ -65,12 +65,9 @@ class OnFolds(FairEstimator):
 
 
 def _chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequence[Moments]) -> list[ChanceRatio]:
-    """Return how chance depends on where f varies, from a sample; none for numbers.
-
-    For these the largest share over several ridges is a little too large already.
-    """
-    groups = attribute(tested[0]) is not None and not FunctionSpace.of(tested[0]).ridged.any()
-    if not groups or training.partial or tested[0].is_expected:
+    """Return how chance depends on where f varies, from a sample of the rows that have s."""
+    two_tables = isinstance(training.source, StackedSource)
+    if attribute(tested[0]) is None or two_tables or tested[0].is_expected:
         return []
     sample, base = training.sample, training.base
     if base is not None and isinstance(training.given, ArraySource):  # ĥ of rows not seen
@@ -83,9 +80,9 @@ def _chance_ratios(training: Training, design: Design, folds: Folds, tested: Seq
     weight = np.ones(sample.n_rows) if sample.weight is None else np.asarray(sample.weight)
     fold, ratios = folds.of_rows(training.survey.sample.rows), []
     for k, moments in enumerate(tested):
-        at = np.flatnonzero(fold == k)
+        at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
         own = {name: part[at] for name, part in rows.items()}
-        ratios.append(ChanceRatio.of(moments, design.features, own, weight[at]))
+        ratios.append(ChanceRatio.of(moments.judged, design.features, own, weight[at]))
     return ratios
 
 

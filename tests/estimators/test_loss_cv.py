@@ -116,7 +116,7 @@ def test_the_limit_holds_on_the_folds_and_on_new_rows(kind):
     assert model.explained_share_cv_ + model.explained_share_cv_error_ / 2 <= 0.05
     found = share(model.decision_function(fresh), s_fresh)
     assert found <= 0.05 + 4 * model.explained_share_cv_error_
-    assert model.score(X, y) > 0.7
+    assert model.score(X, y) > 0.65
     again = model.path_.at(unfairness=0.05)
     np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=0.02, atol=0.02)
     assert again.explained_share_cv_ == model.explained_share_cv_

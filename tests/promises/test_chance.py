@@ -1,8 +1,9 @@
-"""What chance explains of held-out rows, where f varies less in rare groups than in others."""
+"""What chance explains of held-out rows, where f varies less at rare values of s than at others."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from scalefair import FairKernelRidgeCV
@@ -87,3 +88,31 @@ def test_cross_validation_uses_it(weight):
         means = [np.mean(part[groups == g]) for g in groups[:, 0]]
         slow.append((np.var(means) / np.var(part) - chance) / (1 - chance))
     assert model.explained_share_cv_ == pytest.approx(max(np.mean(slow), 0.0), abs=1e-9)
+
+
+def unequal(kind, n, rng):
+    """Return f, its mean given s, and s; f varies less in rare groups, or at large numbers."""
+    a, g = rng.beta(1.3, 3, n), rng.choice(5, n, p=[0.6, 0.2, 0.1, 0.06, 0.04])
+    if kind == "numbers":
+        mean, deviation, s = np.sin(10 * a), np.where(a > 0.6, 0.4, 1.2), pd.DataFrame({"a": a})
+    else:
+        mean, deviation = MEANS[g] * a, np.array([1.3, 0.8, 0.5, 0.4, 0.4])[g]
+        s = pd.DataFrame({"g": np.array(list("abcde"))[g], "a": a})
+    mean *= {"numbers": 0.3, "mixed": 5.0}[kind]
+    return mean + deviation * rng.normal(size=n), mean, s
+
+
+@pytest.mark.parametrize("kind", ["numbers", "mixed"])
+def test_held_out_shares_are_not_too_small_where_f_varies_less_at_rare_s(kind):
+    rng = np.random.default_rng(3)
+    f, mean, _ = unequal(kind, 400_000, rng)
+    true = mean.var() / f.var()
+    assert 0.02 < true < 0.06
+    found = []
+    for _ in range(12):
+        f, _, s = unequal(kind, 2000, rng)
+        model = FairKernelRidgeCV(alphas=[1e-9], etas=[0.0], feature_map=Identity(), unfairness=0.9, random_state=0)
+        found.append(model.fit(f[:, None], f, sensitive_features=s).explained_share_cv_)
+    error = np.std(found) / np.sqrt(len(found))
+    # The largest over three ridges is a little too large.
+    assert -3 * error < np.mean(found) - true < 3 * error + 0.005
