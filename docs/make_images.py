@@ -35,7 +35,10 @@ CURVES = {
         {"color": COLORS[3], "marker": "v"},
     ),
 }
-ONLY = {"fairlearn, ExponentiatedGradient (Adult)": "adult", "fairlearn, CorrelationRemover (ACS)": "acs"}
+ONLY = {
+    "fairlearn, ExponentiatedGradient (Adult)": "adult",
+    "fairlearn, CorrelationRemover (ACS)": "acs",
+}
 
 
 def quality(data, row):
@@ -54,7 +57,9 @@ def points(data, method, s):
     most = max((row["rows"] for row in rows), key=int, default="")
     wanted = (method, s, most)
     rows = [row for row in rows if (row["method"], row["s"], row["rows"]) == wanted]
-    return sorted({(float(row["share"]), round(quality(data, row), 4)) for row in rows if row["share"]})
+    return sorted(
+        {(float(row["share"]), round(quality(data, row), 4)) for row in rows if row["share"]}
+    )
 
 
 def drawn(data):
@@ -96,10 +101,19 @@ def main():
     panels = figure.subplots(1, 2)
     for axes, data in zip(panels, PANELS, strict=True):
         draw(axes, data)
-    found = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    found = {
+        label: line
+        for axes in panels
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     order = ["no limit", *CURVES]
     figure.legend(
-        [found[label] for label in order], order, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+        [found[label] for label in order],
+        order,
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
     )
     about = {"Date": None, "Creator": None, "Description": description()}
     figure.savefig(HERE / "images" / "frontier.svg", metadata=about)

@@ -85,7 +85,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file that takes the place of `path`, even a link; on an error it vanishes."""
+    """Give a file that takes the place of `path`, even a link; on an error it is removed."""
     target = Path(path)
     # Not by mkstemp: its files are private, and making them as readable as others takes a change
     # of the umask, which all threads share.
@@ -114,7 +114,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], Any]:
     """Return the arrays and values of a file that `write` made.
 
-    It is opened once and not mapped into memory, so that others may replace or cut it meanwhile.
+    It is opened once and not mapped into memory, so that others may replace or cut it in the meantime.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _header(path: Any, file: BinaryIO) -> bytes:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
-        raise InputError(f"{path} is damaged or no scalefair file", "give one that scalefair wrote", where=str(path))
+        raise InputError(f"{path} is damaged or not a scalefair file", "give one that scalefair wrote", where=str(path))
     return file.read(length)
 
 
@@ -161,14 +161,14 @@ def _parsed(path: Any, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged or no scalefair file ({error})") from None
+        raise ValueError(f"{path} is damaged or not a scalefair file ({error})") from None
 
 
 def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
-    """Take what a file says of itself out of its header, if it is of that kind."""
+    """Return the metadata in the header of a file, if it is of that kind."""
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != "scalefair":
-        raise ValueError(f"{path} is no scalefair file; expected one that holds {kind}")
+        raise ValueError(f"{path} is not a scalefair file; expected one that holds {kind}")
     schema = str(metadata.get("schema", ""))
     if not (schema.isascii() and schema.isdecimal() and len(schema) < 9 and int(schema) <= SCHEMA):
         raise ValueError(f"{path} has schema {schema[:9]!r}, this version reads up to {SCHEMA}; update scalefair")
@@ -183,7 +183,7 @@ def _metadata(path: Any, header: Any, kind: str) -> dict[str, Any]:
 
 
 def by_skops(value: Any, where: str) -> bytes:
-    """Return what skops writes of a model of scikit-learn, if it reads that without being told."""
+    """Return a scikit-learn model as written by skops, if skops trusts all its types."""
     try:
         from skops.io import dumps, get_untrusted_types  # type: ignore[import-untyped]
 

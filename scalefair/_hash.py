@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 17
 _PLAIN = (str, int, float, np.generic, type)
 NOT_DIGESTED = frozenset({"random_state", "n_jobs", "group_weights_"})
 """Parameters that leave no trace once an object is fitted, and what rows do not depend on."""

@@ -1,4 +1,4 @@
-"""Dense linear algebra that every room uses: rank-k updates, positive solves, roots."""
+"""Dense linear algebra that every package uses: rank-k updates, positive solves, roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that every room shares: array aliases, the chunk of rows, and the protocols."""
+"""Names that every package shares: array aliases, the chunk of rows, and the protocols."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Chunk:
     weight: Any = None  # None means one each
     row: int = 0
     where: str = ""  # the file or partition the rows come from, for error messages
-    c: Any = None  # control features: at each level of them parity is asked for
+    c: Any = None  # control features: at each level of them parity is requested
     h: Any = None  # predictions of another model, which join the features
 
     @property
@@ -64,7 +64,7 @@ class Accumulator(Protocol):
     """A mutable sum over chunks, one per thread, frozen into a statistic at the end."""
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in."""
+        """Add the rows of one chunk."""
         ...
 
     def result(self) -> Any:
@@ -76,11 +76,11 @@ A = TypeVar("A", bound=Accumulator)
 
 
 class Source(Protocol):
-    """Where rows come from. It knows no mathematics."""
+    """Where rows come from; no mathematics here."""
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can tell."""
+        """Number of rows, None where only a pass can find out."""
         ...
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
@@ -117,7 +117,7 @@ class FeatureMap(Protocol):
 
 @runtime_checkable
 class Shaped(Protocol):
-    """Rows that know how many they are: arrays, frames, dask collections, not lists."""
+    """Rows with a known shape: arrays, frames, dask collections, not lists."""
 
     shape: Any
 

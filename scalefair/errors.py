@@ -1,6 +1,6 @@
 """Every check of a parameter or of data, once; errors carry what they are about.
 
-So nobody has to read it out of their text.
+Callers need not parse the text.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NotCertifiedError(InputError):
     Attributes
     ----------
     limit, confidence : float
-        What was asked for.
+        What was requested.
     least_limit : float
         The least limit that would have been certified.
     rows : float
@@ -86,7 +86,7 @@ class NotCertifiedError(InputError):
         )
         super().__init__(
             f"{what} is not certified to be at most {limit:g} with confidence {confidence:g}: {needs}",
-            f"ask for {least:.3g} or more, give more rows, or fit a fairer model",
+            f"allow {least:.3g} or more, give more rows, or fit a fairer model",
         )
         self.limit, self.confidence, self.least_limit, self.rows = limit, confidence, least, rows
 
@@ -97,7 +97,7 @@ class LostWorkersError(RuntimeError):
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Let errors about input name a place, such as a file or the argument of a column; "": none."""
+    """Add a place to errors about input, such as a file or the argument of a column; "": none."""
     try:
         yield
     except ValueError as error:
@@ -119,7 +119,7 @@ LARGEST_WEIGHT = 1e30
 JOINED_RIDGE = 1e-3
 """Ridge of the blocks that join φ (s itself, a base prediction), relative to that of φ.
 
-They need next to no ridge: they are few, and not smooth functions to be shrunk.
+They need almost no ridge: they are few, and not smooth functions to be shrunk.
 """
 
 MISSING_SENSITIVE = (
@@ -220,7 +220,7 @@ def check_grid(name: str, values: Any, low: float = 0.0, high: float = np.inf) -
 
 
 def check_closed_form(penalty: str, what: str) -> None:
-    """Raise ValueError where a path or a limit is asked of a penalty that has no closed form."""
+    """Raise ValueError where a path or a limit needs a closed form that the penalty does not have."""
     if penalty == "nocco_output":
         raise ValueError(
             f"penalty='nocco_output' has no closed form, which {what} needs; use 'normalized', "
@@ -229,7 +229,7 @@ def check_closed_form(penalty: str, what: str) -> None:
 
 
 def check_finite(name: str, values: NDArray[Any], largest: float = LARGEST, names: Sequence[str] | None = None) -> None:
-    """Raise an InputError that names the first column with NaN, infinity or what is nearly so."""
+    """Raise an InputError that names the first column with NaN, infinity or a huge number."""
     if values.size == 0 or values.dtype.kind not in "fiu":
         return
     # As floats, which are wider than float32; neither holds of NaN.

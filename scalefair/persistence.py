@@ -129,7 +129,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read what :func:`save` wrote. No code runs, only ValueError or OSError are raised.
 
     Classes and attributes are those of scalefair, shapes are checked, and no path is taken from the
-    file. What a model predicts is up to whoever wrote it: load models from people you trust.
+    file. What a model predicts is up to its author: load models from people you trust.
     """
     arrays, values = _files.read(path, "model")
     try:
@@ -273,7 +273,7 @@ class _ModelReader:
     def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
         self._keys += sum(not isinstance(key, str) for key, _ in pairs)
         if self._keys > MAX_OTHER_KEYS:
-            raise ValueError(f"dicts with more than {MAX_OTHER_KEYS} keys that are no text")
+            raise ValueError(f"dicts with more than {MAX_OTHER_KEYS} keys that are not text")
         return {self.value(key): self.value(item) for key, item in pairs}
 
     def _object(self, number: int) -> Any:
@@ -352,7 +352,7 @@ def _number_type(name: str) -> Any:
 
 
 def check_shapes(made: Any) -> None:
-    """Raise ValueError if arrays do not fit each other: loops over them check no bounds."""
+    """Raise ValueError if arrays do not match each other: loops over them check no bounds."""
     fits = True
     if isinstance(made, maps.RandomFourier) and "frequencies_" in vars(made):
         d, h = made.frequencies_.shape
@@ -375,4 +375,4 @@ def check_shapes(made: Any) -> None:
     elif isinstance(made, Moments):
         made.check_shapes()
     if not fits:
-        raise ValueError(f"the arrays of a {type(made).__name__} do not fit each other")
+        raise ValueError(f"the arrays of a {type(made).__name__} do not match each other")

@@ -9,7 +9,7 @@ def helps():
     """Return {command: text of its --help}; the group itself comes first, as ``scalefair``."""
     from scalefair.cli import main
 
-    root = click.Context(main, info_name="scalefair", max_content_width=88)
+    root = click.Context(main, info_name="scalefair", max_content_width=88, **main.context_settings)
     found = {"scalefair": root.get_help()}
     for name in main.list_commands(root):
         command = main.get_command(root, name)

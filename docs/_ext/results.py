@@ -120,7 +120,9 @@ def selected(rows, where, hide=True):
     places = [(rows[0].index(column.strip()), value.strip()) for column, value in wanted]
     kept = [row for row in rows[1:] if all(row[place] == value for place, value in places)]
     hidden = {place for place, _ in places if hide}
-    return [[cell for place, cell in enumerate(row) if place not in hidden] for row in [rows[0], *kept]]
+    return [
+        [cell for place, cell in enumerate(row) if place not in hidden] for row in [rows[0], *kept]
+    ]
 
 
 def chosen_columns(rows, names):

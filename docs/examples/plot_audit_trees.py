@@ -3,7 +3,7 @@ Auditing boosted trees, and making them fair
 ============================================
 
 Someone hands you a model. It was trained without sex and race, so it cannot discriminate, they say.
-An audit needs nothing but its predictions.
+An audit needs only its predictions.
 """
 
 # %%
@@ -36,7 +36,11 @@ probability = trees.predict_proba(test.data.drop(columns=HIDDEN))[:, 1]
 # plain words.
 
 result = scalefair.audit(
-    probability, sensitive_features=test.data[["sex"]], y_true=test.target, threshold=0.5, measures=["explained_share"]
+    probability,
+    sensitive_features=test.data[["sex"]],
+    y_true=test.target,
+    threshold=0.5,
+    measures=["explained_share"],
 )
 print(result)
 

@@ -37,7 +37,8 @@ plain = FairKernelRidgeCV(etas=[0.0], **settings).fit(X_train, y[train])
 # hence ``eps=1e-2``.
 
 fair = FairKernelRidgeCV(unfairness=0.05, eps=1e-2, **settings).fit(X_train, y[train])
-print(f"held-out share in cross-validation: {fair.explained_share_cv_:.3f} ± {fair.explained_share_cv_error_:.3f}")
+held_out, error = fair.explained_share_cv_, fair.explained_share_cv_error_
+print(f"held-out share in cross-validation: {held_out:.3f} ± {error:.3f}")
 _ = fair.path_.plot()
 
 # %%

@@ -101,9 +101,16 @@ _ = FairPathDisplay.from_estimator(fair)
 
 before = fair.path_.at(alpha=fair.alpha_, eta=0.0).predict(X[test])
 after = fair.predict(X[test])
-models = {"all columns, no limit": before, "columns left out": without, f"limit of {fair.unfairness:.1%}": after}
+models = {
+    "all columns, no limit": before,
+    "columns left out": without,
+    f"limit of {fair.unfairness:.1%}": after,
+}
 rows = {
-    name: {"explained share": explained_share(f, s_test), "R²": 1 - np.mean((y[test] - f) ** 2) / np.var(y[test])}
+    name: {
+        "explained share": explained_share(f, s_test),
+        "R²": 1 - np.mean((y[test] - f) ** 2) / np.var(y[test]),
+    }
     for name, f in models.items()
 }
 print(pd.DataFrame(rows).T.round(3))

@@ -1,4 +1,4 @@
-"""Make a model that is there already fair, and see how far it is from the best possible.
+"""Make an existing model fair, and see how far it is from the best possible.
 
 `make_fair` is here; `limit_gap`, the distance to the known limit, in limit.py.
 """
@@ -25,8 +25,8 @@ from scalefair.estimators import FairKernelClassifierCV, FairKernelRidgeCV
 from scalefair.features.base import seed_of
 from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
+from scalefair.measures.scorers import predicted
 from scalefair.persistence import save
-from scalefair.plots.figures import predicted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +168,7 @@ def make_fair(
 
 
 def _has_classes(model: Any, y: Any) -> bool:
-    """Return True if a classifier is asked for; trees are one where y holds no numbers."""
+    """Return True if a classifier is requested; trees are one where y holds no numbers."""
     if isinstance(model, str):
         return np.asarray(y).dtype.kind not in "fiu"
     return bool(is_classifier(model))
@@ -236,7 +236,7 @@ def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bo
 
 
 def _take(X: Any, apart: Any, rows: NDArray[np.int64]) -> tuple[Any, dict[str, Any]]:
-    """Return some rows of X, and of sensitive attributes that stand apart as keywords of `fit`."""
+    """Return some rows of X, and of separate sensitive attributes, as keywords of `fit`."""
     own = {} if apart is None else {"sensitive_features": frames.take_rows(apart, rows)}
     return frames.take_rows(X, rows), own
 

@@ -133,7 +133,7 @@ class Claim:
         return cls(limit, level, limit_on)
 
     def error(self, distributions: Sequence[ShareDistribution]) -> NotCertifiedError:
-        """Return the error for predictors of which the first is not within the limit."""
+        """Return the error for predictors, the first of which is not within the limit."""
         least = max(float(one.upper(self.confidence)[0]) for one in distributions)
         rows = max(one.rows_for(self.limit, self.confidence) for one in distributions)
         return NotCertifiedError(LIMITS[self.limit_on], self.limit, self.confidence, least, rows)
@@ -162,7 +162,7 @@ def check_calibration(moments: Moments) -> None:
     """Raise ValueError if rows are too few to certify anything."""
     rows, counts = moments.effective_rows, group_counts(moments)
     if moments.is_expected:
-        raise InputError("probabilities certify nothing", "certify on rows that know their group")
+        raise InputError("probabilities of groups cannot certify a limit", "certify on rows whose group is known")
     if rows < LEAST_ROWS:
         raise InputError(
             f"{rows:.0f} rows are too few to certify anything, at least {LEAST_ROWS} are needed", "give more rows"
@@ -171,7 +171,7 @@ def check_calibration(moments: Moments) -> None:
     if alone:
         raise InputError(
             f"{alone} of {len(counts)} groups of the sensitive attributes have fewer than two rows "
-            "to calibrate with, of which nothing can be certified",
+            "to calibrate with, too few to certify anything",
             "merge rare groups, or give more rows",
         )
 

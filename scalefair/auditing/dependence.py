@@ -201,14 +201,9 @@ def _features_of(
     features: dict[str, tuple[FeaturePair, tuple[Any, ...]]] = {}
     if SHARE in names or IN_SAMPLE in names:
         shared = open_share(
-            replace(pair, b=attributes.share_variable),
-            None,
-            None,
-            kernel=settings.sensitive_kernel,
-            length_scale="median",
-            size=settings.n_sensitive_components,
-            random_state=settings.seed,
-        )
+            replace(pair, b=attributes.share_variable), None, None, kernel=settings.sensitive_kernel,
+            length_scale="median", size=settings.n_sensitive_components, random_state=settings.seed,
+        )  # fmt: skip
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
     kinds = {FROM_MOMENTS[name][0] for name in names if _from_features(name, pair)}
     if "kernel" in kinds:
@@ -311,7 +306,7 @@ def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:
     rows = _view(subject.model, columns, surveyed.plan.numeric(given))
     index = np.arange(given.n_rows)
     if len(index) > CONDITIONAL_ROWS:
-        # Evenly spaced rows of a sample by hash are a sample all the same.
+        # Evenly spaced rows of a sample by hash are still a sample.
         index = index[np.linspace(0, len(index) - 1, CONDITIONAL_ROWS).astype(np.int64)]
     target = given.y[index, 0]
     labels = surveyed.truth is not None and surveyed.truth.is_binary

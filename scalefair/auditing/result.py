@@ -214,14 +214,14 @@ def explain(measure: str, value: float, attribute: str) -> str:
     who = f"{', '.join(first)} and {last} together explain" if first else f"{last} explains"
     said = {
         "explained_share": f"{who} {percent(value)} of the variance of the predictions",
-        "explained_share_in_sample": f"in these very rows, {who} {percent(value)} of the variance "
-        "of the predictions (flattered upwards)",
+        "explained_share_in_sample": f"in these rows, {who} {percent(value)} of the variance "
+        "of the predictions (biased upwards)",
         "normalized_hsic": f"from 0 (independent) to 1, predictions and {together} are at {value:.3f}",
         "hsic": f"HSIC of predictions and {together}; only 0 means independent",
         "nocco": f"normalised cross-covariance of predictions and {together}; only 0 means independent",
         "distance_correlation": f"distance correlation of predictions and {together}: {value:.3f}, "
         "from 0 (independent) to 1",
-        "mutual_information": f"a prediction tells {value:.3f} nats about {together}",
+        "mutual_information": f"a prediction carries {value:.3f} nats of information about {together}",
         "hsic_pvalue": _evidence(value, together),
         "conditional_hsic_pvalue": f"given the target, {_evidence(value, together)}",
     }
@@ -244,7 +244,7 @@ def difference_words(frame: GroupFrame, metric: str, gap: Gap) -> str:
     """Return which groups differ most, and by how much."""
     extremes = frame.extremes(metric)
     if extremes is None:
-        return f"{metric_words(metric)} is not known for two groups"
+        return f"{metric_words(metric)} is not defined for two groups"
     value = frame.estimates[metric].value
     first, second, low, high = (
         f"{100 * x:.1f} %" if metric in RATES else _number(x) for x in (*value[list(extremes)], gap.low, gap.high)

@@ -84,7 +84,7 @@ def audit(
     Raises
     ------
     ValueError
-        Where something cannot be measured: constant predictions, decisions that are all the same,
+        Where something cannot be measured: constant predictions, decisions that are all equal,
         a metric of decisions for scores without a threshold, text as predictions, attributes that
         are constant or are missing without a stated policy, categories with a group of one or with
         thousands of levels, lengths that differ.
@@ -140,11 +140,11 @@ def audit(
 
 
 def _possible(asked: Sequence[str] | None, surveyed: SurveyedRows) -> tuple[str, ...]:
-    """Leave out what these rows do not allow; raise ValueError where it was asked for."""
+    """Leave out what these rows do not allow; raise ValueError where it was requested."""
     names = MEASURE_NAMES if asked is None else tuple(asked)
     survey, truth, obstacles = surveyed.survey, surveyed.truth, dict[str, str]()
     n = survey.n_present
-    # Weights that are all the same are none.
+    # Weights that are all equal are none.
     if survey.weight < n * survey.heaviest * (1 - 1e-9):
         obstacles = dict.fromkeys(WITHOUT_WEIGHTS, "is not defined for weighted rows; leave it out")
     elif n < MIN_AUDIT_ROWS:
@@ -171,12 +171,12 @@ def _check_predictions(surveyed: SurveyedRows) -> None:
         if numbers.is_constant:
             raise CannotJudgeError(
                 f"y_pred {model!r} is {low:g} in every row: how far a constant "
-                "depends on anything is undefined, not 0; audit a model that tells rows apart"
+                "depends on anything is undefined, not 0; audit a model whose predictions differ between rows"
             )
         if np.isfinite(cut) and not low < cut <= high:
             raise ValueError(
                 f"threshold={cut:g} selects {'no row' if cut > high else 'every row'} of y_pred "
-                f"{model!r}, so that decisions cannot be judged; give a threshold between its "
+                f"{model!r}, so decisions cannot be compared; give a threshold between its "
                 "least and its largest prediction"
             )
 
@@ -184,7 +184,7 @@ def _check_predictions(surveyed: SurveyedRows) -> None:
 def _dependence(
     surveyed: SurveyedRows, everyone: Sequence[Subject], moments: Sequence[Any], settings: DependenceSettings
 ) -> tuple[list[dict[str, list[Measurement]]], list[str]]:
-    """Return the measures of each model by attributes, and notes on what is not known."""
+    """Return the measures of each model by attributes, and notes on what is not available."""
     measured: list[dict[str, list[Measurement]]] = [{} for _ in surveyed.plan.models]
     notes = []
     for subject, sums in zip(everyone, moments, strict=True):
@@ -198,7 +198,7 @@ def _dependence(
                     notes.append(f"{attributes.name}: {name} is not known: {reason}")
                     lines.append(Measurement(name, np.nan, subject.pair.n_rows, reason=reason))
         except TooFineError as error:
-            # The attributes alone are measured all the same.
+            # The attributes alone are still measured.
             if len(attributes.columns) == 1:
                 raise
             notes.append(not_together(attributes.name, error))
@@ -208,7 +208,7 @@ def _dependence(
 
 
 def _notes(surveyed: SurveyedRows, settings: DependenceSettings, left_out: list[str], gaps: GroupGaps) -> Iterator[str]:
-    """Yield what users should know: of the rows, of what is not measured, of small groups."""
+    """Yield notes for users: on the rows, on what is not measured, on small groups."""
     survey = surveyed.survey
     if survey.n_missing:
         yield f"{survey.n_missing:,} rows in which a sensitive attribute is missing were left out"

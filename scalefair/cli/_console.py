@@ -65,7 +65,7 @@ class Console:
         self._begin(step, " ...")
 
     def update(self, done: int, total: int | None, unit: str = "") -> None:
-        """Show how far the step is, from any thread."""
+        """Show the progress of the step, from any thread."""
         if not self._shown:
             return
         with self._lock:
@@ -90,7 +90,7 @@ class Console:
             click.echo(words)
 
     def note(self, message: str) -> None:
-        """Print one line that is no error."""
+        """Print one line that is not an error."""
         if not self.quiet:
             self._clear()
             click.echo(f"scalefair: note: {' '.join(message.split())}", err=True)
@@ -109,7 +109,7 @@ class Console:
 
 
 class FitProgress:
-    """scikit-learn's callback that tells a console of the chunks of a pass, or tasks of dask."""
+    """scikit-learn's callback that reports to a console the chunks of a pass, or tasks of dask."""
 
     passes = ("chunks", "tasks")
 
@@ -215,7 +215,7 @@ class OneLineErrors(click.Group):
 
 
 def _give_up_stdout() -> None:
-    """Let the interpreter not complain, once more, of what cannot be written."""
+    """Keep the interpreter from reporting again what cannot be written."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -256,7 +256,7 @@ def remedied(error: BaseException) -> str:
 
 
 def _option_for(error: InputError) -> str:
-    """Return the remedy by an option, where the error speaks of an argument in Python."""
+    """Return the remedy by an option, where the error names an argument in Python."""
     if isinstance(error, UselessColumnError):
         return "leave it out of --sensitive"
     if isinstance(error, CellError):
@@ -269,10 +269,10 @@ def _option_for(error: InputError) -> str:
 
 
 class WrittenFile(click.Path):
-    """A file that exists; click takes one that may not be looked at for one that does not."""
+    """A file that exists; click treats an unreadable one as missing."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the path; a file that may not be looked at fails with the system's reason."""
+        """Return the path; an unreadable file fails with the system's reason."""
         try:
             os.stat(value)
         except PermissionError as error:

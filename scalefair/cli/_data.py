@@ -49,7 +49,7 @@ class Data:
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can tell."""
+        """Number of rows, None where only a pass can find out."""
         return len(self.table) if self.is_built_in else self.table.n_rows
 
     def find(self, argument: str, names: Sequence[str]) -> list[str]:
@@ -243,7 +243,7 @@ class Reading:
 
 
 def complete_columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the columns of the DATA that stands before; after a comma the next one."""
+    """Offer the columns of the DATA given before; after a comma the next one."""
     del parameter
     before, comma, last = incomplete.rpartition(",")
     # Before an option that still lacks its value click has not told the arguments apart.
@@ -274,12 +274,12 @@ class OutPath(click.Path):
         self.name = "directory" if folder else "path"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the path, or fail with what stands in the way."""
+        """Return the path, or fail with the reason."""
         out: Any = super().convert(value, param, ctx)
         if str(out) == "-":
             return out
         if self.file_okay and out.exists() and not out.is_file():
-            self.fail(f"{out} is no regular file and is not replaced; give another", param, ctx)
+            self.fail(f"{out} is not a regular file and is not replaced; give another", param, ctx)
         parents = out.absolute().parents
         nearest = next(path for path in (out.absolute(), *parents) if path.is_dir())
         if self.file_okay and nearest != parents[0]:
@@ -287,7 +287,7 @@ class OutPath(click.Path):
         if any(path.exists() and not path.is_dir() for path in parents):
             self.fail(f"{out} would be below a file; give another folder", param, ctx)
         if not os.access(nearest, os.W_OK):
-            self.fail(f"{out}: may not write into {nearest}; give another folder", param, ctx)
+            self.fail(f"{out}: no permission to write to {nearest}; give another folder", param, ctx)
         return out
 
 

@@ -62,7 +62,7 @@ shape_options = _data.in_help_order(
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What the options about the model say."""
+    """The options about the model."""
 
     unfairness: float | None
     eta: float | None

@@ -30,7 +30,7 @@ ERROR_GAPS = (
 @click.command("audit")
 @_data.columns_option("--prediction", "Columns of predictions, one for each model.  [default: prediction]")
 @_data.sensitive_option
-@_data.column_option("--truth", "Column of what was to be predicted: numbers, 0 and 1, or levels.")
+@_data.column_option("--truth", "Column of the true target: numbers, 0 and 1, or levels.")
 @click.option(
     "--positive", metavar="LEVEL", help="The level of --truth that counts as 1.  [default: the second of two]"
 )
@@ -92,23 +92,16 @@ def _audit(
         labels = rows[y]
     with noting_warnings(console):
         result = audit(
-            rows[models],
-            sensitive_features=rows[attributes],
-            y_true=labels,
-            sample_weight=None if w is None else rows[w],
-            random_state=seed,
-            **options,
-        )
+            rows[models], sensitive_features=rows[attributes], y_true=labels,
+            sample_weight=None if w is None else rows[w], random_state=seed, **options,
+        )  # fmt: skip
     record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
     summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
     if y is not None:
         summary += "\n" + "\n".join(_error_lines(result))
     if html is not None:
         console("writing the page")
-        if w is not None:
-            once = "calibration, distributions and impact ratios count every row once"
-            origin = origin | {"Weights": f"{w}; {once}"}
-        _write_page(result, html, table, rows, attributes, labels, options["threshold"], origin)
+        _write_page(result, html, table, rows, attributes, labels, w, options["threshold"], origin)
         summary += f"\n{html}: the page"
     if full:
         summary += "\n\n" + result.table.drop(columns="words").to_string(index=False)
@@ -126,7 +119,7 @@ def _error_lines(result: Any) -> Iterator[str]:
 
 def _write_page(  # noqa: PLR0917
     result: Any, html: Path, table: Data, rows: Any, attributes: list[str], labels: Any,
-    threshold: float | None, origin: dict[str, str],
+    weight: str | None, threshold: float | None, origin: dict[str, str],
 ) -> None:  # fmt: skip
     """Write the page of an audit, with calibration where targets are known, and impact ratios."""
     from scalefair.report import write_audit
@@ -135,24 +128,25 @@ def _write_page(  # noqa: PLR0917
     grouped = [a for a in attributes if a in set(result.groups["attribute"])]
     overall = result.overall.set_index("model")
     tables = {
-        name: _tables(overall.loc[name].to_dict(), name, rows, grouped, labels, threshold)
+        name: _tables(overall.loc[name].to_dict(), name, rows, grouped, labels, weight, threshold)
         for name in (result.models if grouped else ())
     }
-    data = {"Data": table.name}
+    data = {"Data": table.name} | ({} if weight is None else {"Weights": weight})
     if not table.is_built_in:
         data["Hash of the data"] = hash_files(table.table)
     write_audit(result, html, sensitive=attributes, provenance=data | origin, tables_of=tables)
 
 
 def _tables(  # noqa: PLR0917
-    known: dict[str, float], name: str, rows: Any, grouped: list[str], labels: Any, threshold: float | None
-) -> dict[str, Any]:
+    known: dict[str, float], name: str, rows: Any, grouped: list[str], labels: Any, weight: str | None,
+    threshold: float | None,
+) -> dict[str, Any]:  # fmt: skip
     """Return calibration, distributions and impact ratios of one model."""
     from scalefair.report import calibration, distributions, impact_ratios
     from scalefair.report.rates import RANGES
 
-    f, tables = rows[[name]], dict[str, Any]()
-    options = {"sensitive_features": rows[grouped]}
+    f, tables, w = rows[[name]], dict[str, Any](), None if weight is None else rows[weight]
+    options = {"sensitive_features": rows[grouped], "sample_weight": w}
     if isfinite(known.get("selection_rate", nan)):
         ratios = impact_ratios(f, threshold=threshold, **options)
         tables["impacts"] = {"Selection rate": ratios}
@@ -165,9 +159,9 @@ def _tables(  # noqa: PLR0917
     if labels is not None:
         edges = RANGES if is_probability else sorted(set(ends))
         pairs = {a: rows[[a, name]] for a in others}
-        tables["calibration"] = calibration(f, labels, pairs, {name: list(edges)})
+        tables["calibration"] = calibration(f, labels, pairs, {name: list(edges)}, w)
     low, high = (0.0, 1.0) if is_probability else (ends[0] - spread, ends[-1] + spread)
-    tables["distributions"] = distributions(f, rows[[*others, name]], {}, low, high)
+    tables["distributions"] = distributions(f, rows[[*others, name]], {}, low, high, weight=w)
     return tables
 
 
@@ -208,7 +202,7 @@ def explain_command(subject: str, *, reading: Reading, console: Console, **optio
         _explain_saved(path, reading, console, **options)
         return
     if reading.data is not None:
-        raise click.UsageError(f"{subject} is a table, so that {reading.data} is one too many")
+        raise click.UsageError(f"{subject} is a table already: leave out {reading.data}")
     with replace(reading, data=subject).open(console) as table:
         _explain_table(table, console, **options)
 
@@ -298,7 +292,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
     show_default=True,
     help="Explained share, that of the whole distribution, or a gap between groups.",
 )
-@_data.column_option("--truth", "Column of the classes that were to be predicted, for odds.")
+@_data.column_option("--truth", "Column of the true classes, for odds.")
 @_data.columns_option("--control", "Columns that predictions may depend on.")
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
 @_data.weight_option

@@ -41,14 +41,14 @@ class Roles:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """What a model file says of its columns."""
+        """What a model file stores about its columns."""
         return {"target": self.target, "sensitive": self.sensitive, "weight": self.weight}
 
     def without(self, names: Sequence[str]) -> Roles:
         """Return the roles with some inputs left out."""
         rest = [name for name in self.inputs if name not in names]
         if not rest:
-            raise ValueError(f"column {names[-1]!r} is of no use, and the only input; give others")
+            raise ValueError(f"column {names[-1]!r} is not usable, and it is the only input; give others")
         return Roles(self.target, self.sensitive, rest, self.weight)
 
     def arguments(self, table: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
@@ -89,7 +89,7 @@ def without_useless(
 ) -> tuple[Any, list[str]]:
     """Return work(columns left out), and notes: identifiers and inputs that no model can use.
 
-    `names` are the columns that may be left out; work is done anew for each that proves useless.
+    `names` are the columns that may be left out; work is repeated for each that proves useless.
     """
     from scalefair.errors import UselessColumnError
 
@@ -185,7 +185,7 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """Return what a fitted model says of itself, as numbers."""
+    """Return a fitted model's description, as numbers."""
     from sklearn.base import is_classifier
 
     from scalefair.estimators.choice import held_out_error

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LARGE_BYTES, LARGE_CELLS = 2**30, 10**8  # from here on a table is not read into memory
 
 page_options = _data.in_help_order(
-    click.option("--owner", metavar="NAME", help="Who answers for the model; for the page."),
-    click.option("--use", metavar="TEXT", help="What the model is for; for the page."),
+    click.option("--owner", metavar="NAME", help="Person or team responsible for the model; shown on the page."),
+    click.option("--use", metavar="TEXT", help="Intended use of the model; shown on the page."),
 )
 
 
@@ -116,7 +116,7 @@ def _result(  # noqa: PLR0917
     others: list[tuple[Any, ...]] = [*_compared(options["compare"], problem, reading)]
     result = fit_frontier(problem, named, console)
     if settings.hide_sensitive:
-        console("fitting: sensitive columns visible")
+        console("fitting: sensitive columns seen")
         wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
         own = next(iter(named)) if result.choice is None else result.choice.name
         same = settings.candidates(roles.sensitive, classes=classes)[own]
@@ -131,7 +131,7 @@ def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         problem.train.fit(estimator)
-    return "sensitive columns visible", outputs(estimator, problem.test.X)
+    return "sensitive columns seen", outputs(estimator, problem.test.X)
 
 
 def _compared(given: tuple[str, ...], problem: ReportProblem, reading: Reading) -> Iterator[tuple[str, Any]]:

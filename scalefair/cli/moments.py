@@ -147,7 +147,7 @@ def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
 
     twice = [part for part in parts if parts.count(part) > 1]
     if twice:
-        raise click.UsageError(f"{twice[0]} is given twice, so that its rows would count twice")
+        raise click.UsageError(f"{twice[0]} is given twice, so its rows would count twice")
     console(f"adding {len(parts)} parts")
     total = Moments.load(parts[0])
     for part in parts[1:]:

@@ -69,7 +69,7 @@ def predict_piece(piece: Any, shared: tuple[TablePredictor, Any]) -> Any:
 @click.option(
     "--escape-formulas",
     is_flag=True,
-    help="Put ' before text that a spreadsheet would run, such as =1+1, for csv from strangers.",
+    help="Put ' before text that a spreadsheet would run, such as =1+1, for untrusted csv.",
 )
 @_data.reading_options
 @_data.printing_options
@@ -144,7 +144,7 @@ def tables(predictor: TablePredictor, data: Data) -> Iterator[Any]:
 
 
 def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> Iterator[Any]:
-    """Yield tables and tell the console of their rows."""
+    """Yield tables and report their rows to the console."""
     done = 0
     for table in parts:
         done += table.num_rows
@@ -155,7 +155,7 @@ def with_progress(parts: Iterator[Any], total: int | None, console: Console) -> 
 def text_columns(model: Any) -> list[str]:
     """Return the inputs that were text when the model was fitted, whatever they look like now."""
     if not hasattr(model, "predict") or "feature_names_in_" not in vars(model):
-        raise ValueError(f"a {type(model).__name__} is no model of named columns; make one with scalefair fit")
+        raise ValueError(f"a {type(model).__name__} is not a model of named columns; make one with scalefair fit")
     encoder, sensitive = (model._design.preparation.encoder, model._design.preparation.sensitive_encoder)
     kinds = [] if encoder is None else [(code.name, code.kind) for code in encoder.columns_]
     if sensitive is not None:

@@ -275,7 +275,7 @@ def pandas_dtype(name: str) -> Any:
 
 
 def from_native(X: Any) -> Any:
-    """Return a frame or series of narwhals; what is none comes back as it is."""
+    """Return a frame or series of narwhals; anything else is returned unchanged."""
     if isinstance(X, np.ndarray):
         return X  # to ask narwhals takes longer than a small array
     try:
@@ -289,7 +289,7 @@ def from_native(X: Any) -> Any:
 
 
 def _without_views(native: Any) -> Any:
-    """Return data of pyarrow with string_view as string; few functions of pyarrow know views."""
+    """Return data of pyarrow with string_view as string; few functions of pyarrow support views."""
     import pyarrow as pa
 
     if isinstance(native, pa.Table):

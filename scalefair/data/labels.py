@@ -167,7 +167,7 @@ class OneHotLabels:
     one_hot: bool
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with y as the loss wants it."""
+        """Return the chunk with y as the loss expects it."""
         y = np.asarray(chunk.y)[:, 0]
         # Labels that do not count, for lack of weight, need not be among the numbers.
         present = np.flatnonzero(~np.isnan(self.numbers))
@@ -186,7 +186,7 @@ def decoded(codes: Any, classes: NDArray[Any]) -> Any:
 
 
 def check_classes(coded: Coded) -> None:
-    """Raise ValueError if there is but one class, or another one in each row."""
+    """Raise ValueError if there is only one class, or a different one in each row."""
     classes = coded.classes
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
@@ -196,7 +196,7 @@ def check_classes(coded: Coded) -> None:
 
 
 def too_many_classes(what: str) -> InputError:
-    """Return the error for labels that are none."""
+    """Return the error for targets with too many classes."""
     remedy = "numbers are for a regressor, such as FairKernelRidge; identifiers cannot be predicted"
     return InputError(f"y has {what}", remedy, where="y")
 

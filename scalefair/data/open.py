@@ -44,7 +44,7 @@ def open_rows(
     if isinstance(x, ChunkSource):
         beside = [names[part] for part in list(ARGUMENTS)[1:] if given[part] is not None]
         if beside:
-            raise ValueError(f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} bring them")
+            raise ValueError(f"{', '.join(beside)} must be None: the chunks of a {type(x).__name__} contain them")
         return OpenedRows(x, in_memory=False)
     # Sparse inputs stay so: their chunks become dense one by one.
     tables = {
@@ -85,7 +85,7 @@ def table_of(name: str, part: Any) -> Any:
 
 
 def in_memory(part: Any, *, scans: bool = True) -> Any:
-    """Return rows in memory: scans read, unless so asked, and dask collections computed."""
+    """Return rows in memory: scans are read (with `scans`), and dask collections computed."""
     if is_dask(part):
         return part.compute()
     return part.read() if scans and isinstance(part, Scan) else part

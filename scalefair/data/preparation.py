@@ -24,7 +24,7 @@ class Preparation:
     single: bool = False  # feature rows are float32, in which squares overflow
 
     def split(self, chunk: Chunk) -> Chunk:
-        """Take the sensitive attributes from the columns of x, and hide them if so asked."""
+        """Take the sensitive attributes from the columns of x, and hide them on request."""
         if self.sensitive_columns is None:
             return chunk
         s = frames.take_columns(chunk.x, self.sensitive_columns)

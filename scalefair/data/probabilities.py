@@ -15,7 +15,7 @@ class GroupProbabilities(np.ndarray[Any, np.dtype[np.float64]]):
     """Rows E[one-hot of the group | what is known of the row], of shape (n, K)."""
 
     groups: tuple[str, ...]
-    n_known: int  # rows that know their group
+    n_known: int  # rows whose group is known
 
     def __new__(cls, rows: Array, groups: tuple[str, ...], n_known: int) -> Self:
         """Return a view of the rows."""
@@ -68,7 +68,7 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
     at, strange = np.flatnonzero(codes >= 0), sorted({*levels} - {*groups})
     if len(codes) != len(P) or strange or not len(at):
         raise InputError(
-            f"known has {len(codes)} rows, of which {len(at)} know their group, strange groups "
+            f"known has {len(codes)} rows, of which {len(at)} have a known group, with unknown groups "
             f"{strange}; expected {len(P)} rows, some with one of {groups}",
             "give the group of each row, or missing; a column of probabilities for each group",
             where="known",
@@ -79,7 +79,7 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
         raise InputError(
             f"group {groups[np.argmin(frequency)]!r} is too rare for {len(at)} rows to correct its "
             f"frequency, which comes out as {frequency.min():.2g}",
-            "merge it with others, or give more rows that know their group",
+            "merge it with others, or give more rows whose group is known",
             where="known",
         )
     return GroupProbabilities(P, groups, len(at))

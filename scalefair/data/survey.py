@@ -150,7 +150,7 @@ class Survey:
     """What is known of the rows after the first pass; `+` joins the surveys of different chunks."""
 
     n_rows: int = 0
-    n_present: int = 0  # of positive weight and, where so asked, with all sensitive attributes
+    n_present: int = 0  # of positive weight and, where requested, with all sensitive attributes
     n_missing: int = 0  # of positive weight without them
     weight: float = 0.0  # sum of the rows that are present
     heaviest: float = 0.0

@@ -17,7 +17,7 @@ def check_seed(random_state: object) -> np.random.RandomState:
         return check_random_state(random_state)  # type: ignore[no-any-return]
     except ValueError as error:
         raise ValueError(
-            f"random_state={random_state!r} is no seed; give None, a whole number from 0 to "
+            f"random_state={random_state!r} is not a seed; give None, a whole number from 0 to "
             "2**32 - 1 or a numpy.random.RandomState"
         ) from error
 

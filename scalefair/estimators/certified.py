@@ -236,7 +236,7 @@ def judge_fits(limit: float, result: LossSearch, problem: FoldProblem, judges: J
 
 
 def _with_fairer_fits(problem: FoldProblem, result: LossSearch, limit: float) -> tuple[LossSearch, float]:
-    """Try weights whose shares are within the limit, which a search on means has no use for."""
+    """Try weights whose shares are within the limit, which a search on means does not need."""
     trials = Trials(problem, limit)
     trials.fits, trials.constant = dict(result.tried), result.constant
     best = trials.best()
@@ -251,7 +251,7 @@ def _with_fairer_fits(problem: FoldProblem, result: LossSearch, limit: float) ->
 class CrossValidated(OnFolds):
     """A fair estimator that chooses alpha and eta by what they do on held-out folds.
 
-    It certifies its limit, where a `confidence` is asked for.
+    It certifies its limit, where a `confidence` is requested.
     """
 
     confidence: float | None = None
@@ -291,7 +291,7 @@ class CrossValidated(OnFolds):
     def _certified(
         self, result: Any, judge: Callable[[float], JudgedPath]
     ) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
-        """Return the search with a certified choice, where so asked, and what certifies a model."""
+        """Return the search with a certified choice, where requested, and what certifies a model."""
         claim = self._claim()
         if claim is None:
             if result.choice is None:

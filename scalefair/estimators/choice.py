@@ -36,7 +36,7 @@ class OnFolds(FairEstimator):
             X, y = source.x, source.y
         if isinstance(training.source, StackedSource) and not isinstance(self.cv, Integral):
             raise InputError(
-                f"cv={self.cv!r} knows the rows of X alone, not those of sensitive_data",
+                f"cv={self.cv!r} splits the rows of X only, not those of sensitive_data",
                 "give a number of folds",
                 where="cv",
             )

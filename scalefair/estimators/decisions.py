@@ -1,4 +1,4 @@
-"""Limits on decisions: what users ask for, the pass that it takes, and what was learnt."""
+"""Limits on decisions: the settings, the pass over the rows, and the result."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Decisions:
             )
         if not classes and named != 1:
             raise ValueError(
-                f"limit_on={limit_on!r}: a regression decides nothing by itself; name a threshold, "
+                f"limit_on={limit_on!r}: a regression makes no decisions by itself; name a threshold, "
                 "Decisions(threshold=50_000), or a share of the rows, Decisions(top=0.1)"
             )
         if asked.threshold is not None:
@@ -219,7 +219,7 @@ class DecisionPass:
         self._predict = in_blocks(self.start)
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in that have a weight and are in the sample."""
+        """Add the rows of one chunk that have a weight and are in the sample."""
         number = np.arange(chunk.row, chunk.row + chunk.n_rows)
         weight = np.ones(len(number)) if chunk.weight is None else np.asarray(chunk.weight)
         fold = self.folds.of_rows(number)
@@ -306,7 +306,7 @@ def check_groups(design: Design) -> None:
         )
     if "xi" in design.blocks:
         raise ValueError(
-            "control_features have no form with a limit on decisions; use limit_on='odds' for "
+            "control_features cannot be combined with a limit on decisions; use limit_on='odds' for "
             "rates given the target, or limit_on='scores'"
         )
 
@@ -325,8 +325,8 @@ def learn_decisions(  # noqa: PLR0917
 ) -> FairDecisions:
     """Choose a rule by one pass; scores without each fold, then of all rows, or only these."""
     design, n_rows = rows.design, problems[-1].system.moments.n_rows
-    told = [propensities(design, problem.system, alpha) for problem in problems]
-    fits = list(zip(scores, told, strict=True))
+    estimated = [propensities(design, problem.system, alpha) for problem in problems]
+    fits = list(zip(scores, estimated, strict=True))
     asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
     seen = _scored_rows(rows.source, n_rows, design, fits[:-1] or fits, folds)
     seen, crossing = replace(seen, gain=limited.gains(seen.gain)), None

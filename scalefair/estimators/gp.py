@@ -165,7 +165,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return at_weight(spec, rows, fit, eta, training.sample), held_out
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False) -> Any:
-        """Return the mean of f and, if asked for, its standard deviation or covariance.
+        """Return the mean of f and, if requested, its standard deviation or covariance.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return self._evidence.fixed(self.phi_, theta, self.eta_, gradient=gradient)
 
     def _point(self, noise: float, amplitude: float) -> GaussianPoint:
-        # What was fitted decides, not the parameters, which may have been set anew since.
+        # What was fitted decides, not the parameters, which may have been changed since.
         system = GaussianSystem.build(self.moments_, **self._setting)
         return GaussianPoint.of(system, noise=noise, amplitude=amplitude, eta=self.eta_)
 

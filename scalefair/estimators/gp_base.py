@@ -154,7 +154,7 @@ class Process(OnFolds):
             least = float(np.nanmin(scores.bounds(etas, limit), initial=np.inf))
             raise NotAttainableError(
                 f"unfairness={self.unfairness!r} is not met on the folds of cv at any eta: the "
-                f"least held-out share, with {MARGIN:g} standard errors, is {least:.4g}; ask for "
+                f"least held-out share, with {MARGIN:g} standard errors, is {least:.4g}; allow "
                 "more than that, or give more rows, or more or other inputs"
             )
         share = scores.estimate[choice]

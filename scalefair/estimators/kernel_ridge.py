@@ -91,7 +91,7 @@ class FairKernelRidge(RidgeBase):
     _may_iterate = True
 
     def _predictor(self) -> Callable[[], Callable[[Chunk], Array]]:
-        # What was fitted decides, not the parameters, which may have been set anew since.
+        # What was fitted decides, not the parameters, which may have been changed since.
         if "dual_coef_" not in vars(self):
             return super()._predictor()
         dual_coef = self.dual_coef_.reshape(len(self.dual_coef_), -1)

@@ -167,7 +167,7 @@ class LossBase(FairEstimator):
         """Return finish(decisions, gains, [f, ê]) of the rows of X."""
         check_is_fitted(self)
         if "decisions_" not in vars(self):
-            raise ValueError("nothing is decided; fit with limit_on=Decisions(threshold=...) or top=...")
+            raise ValueError("the model makes no decisions; fit with limit_on=Decisions(threshold=...) or top=...")
         decisions, design = self.decisions_, self._design
         start = decisions.predictor(design, self._raw_coef, self.intercept_)
         made = Finished(start, partial(finish, decisions, self._gains(self.loss_)))
@@ -218,12 +218,12 @@ class LossBase(FairEstimator):
             )
         if self.output_kernel is not None or self.penalty == "nocco_output":
             raise ValueError(
-                f"a path has no form with output_kernel={self.output_kernel!r} and "
+                f"a path is not available with output_kernel={self.output_kernel!r} and "
                 f"penalty={self.penalty!r}; fit one model for each eta"
             )
 
     def _rows_again(self, given: Chunk) -> Any:
-        """Return the rows of `path`, with targets as the loss wants them."""
+        """Return the rows of `path`, with targets as the loss expects them."""
         return self._more_rows(given)
 
     def _at(self, moments: Moments, fit: LossFit) -> Self:

@@ -290,7 +290,7 @@ def _entries() -> dict[str, str]:
 def described(cls: T) -> T:
     """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines.
 
-    A line "@@ shape" stands for the parameters and the result of a method that predicts.
+    A line "@@ shape" is replaced by the parameters and the result of a method that predicts.
     """
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
     names = [name for name in signature(cls).parameters if name in VALID]
@@ -320,7 +320,7 @@ def check_output_kernel(kernel: Any, penalty: str, eta: float | None) -> None:
         )
     if penalty not in ("normalized", "nocco_output"):
         raise ValueError(
-            f"penalty={penalty!r} has no form with output_kernel={kernel!r}; use 'normalized' or 'nocco_output'"
+            f"penalty={penalty!r} cannot be combined with output_kernel={kernel!r}; use 'normalized' or 'nocco_output'"
         )
     if eta is not None and np.isinf(eta):
         raise ValueError(
@@ -345,7 +345,7 @@ def check_partial(estimator: Any, *, controlled: bool) -> None:
     for what in (name for name, is_set in needs.items() if is_set):
         raise InputError(
             f"{what} needs y and s in every row, which missing_labels='partial', "
-            "sensitive_data and probabilities of groups do without",
+            "sensitive_data and probabilities of groups do not provide",
             "use FairRidge, FairKernelRidge or FairKernelRidgeCV with other parameters, where "
             "a model that may not see s does not need it to predict",
             where=what,

@@ -90,7 +90,7 @@ class PathBase(ABC):
         return FairPathDisplay(self.table, self.front()).plot(ax=ax)
 
     def _repr_html_(self) -> str:
-        """A picture where matplotlib is there, and the front as a table."""
+        """A picture if matplotlib is installed, and the front as a table."""
         front = self.front()
         title = f"<b>{type(self).__name__}</b>: {len(self.table):,} fits, {len(front):,} on the front"
         rows = front.to_html(index=False, max_rows=MAX_NOTEBOOK_ROWS, float_format="{:.4g}".format)

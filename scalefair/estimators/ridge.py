@@ -119,7 +119,7 @@ class RidgeBase(Regression):
         if self.output_kernel is not None:
             raise ValueError(
                 f"output_kernel={self.output_kernel!r} starts from the closed form, which "
-                "solver='iterative' does without; use solver='direct' or fewer n_components"
+                "solver='iterative' does not use; use solver='direct' or fewer n_components"
             )
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
@@ -156,7 +156,7 @@ class RidgeBase(Regression):
         }  # fmt: skip
 
     def _solve(self, design: Design, moments: Moments) -> RidgeFit:
-        """Return the fit that the parameters ask for, from moments alone."""
+        """Return the fit of these parameters, from moments alone."""
         if design.psi is None and not self._is_ordinary():
             raise ValueError(errors.MISSING_SENSITIVE)
         if self.output_kernel is not None and design.psi is not None:
@@ -246,7 +246,7 @@ class RidgeBase(Regression):
         self._check_has_moments("path")
         if self.output_kernel is not None and self.psi_ is not None:
             raise ValueError(
-                f"a path has no form with output_kernel={self.output_kernel!r}, which needs all "
+                f"a path is not available with output_kernel={self.output_kernel!r}, which needs all "
                 "rows again; fit one model for each eta, or use output_kernel=None"
             )
         alphas = [self.alpha_] if alphas is None else alphas
@@ -263,7 +263,7 @@ class RidgeBase(Regression):
         check_is_fitted(self)
         if "moments_" not in vars(self):
             raise ValueError(
-                f"{what} needs moments, which feature_map='exact' does without; use "
+                f"{what} needs moments, which feature_map='exact' does not compute; use "
                 "feature_map='nystroem' with at least as many n_components as rows, or unfairness="
             )
 

@@ -137,7 +137,7 @@ def add_map(graph: Graph, feature_map: Any, x: str) -> str:
     if isinstance(feature_map, ProductMap | ConcatMap):
         return _parts(graph, feature_map, x)
     raise ValueError(
-        f"a {type(feature_map).__name__} has no form in ONNX; use feature_map='nystroem', "
+        f"a {type(feature_map).__name__} cannot be exported to ONNX; use feature_map='nystroem', "
         "'fourier' or 'linear', or a map that is made of those"
     )
 
@@ -157,7 +157,7 @@ def add_kernel(graph: Graph, kernel: Any, x: str, Z: Array) -> str:
         return _equal(graph, x, Z)
     if isinstance(kernel, RBF | Matern | Laplace):
         return _stationary(graph, kernel, x, Z)
-    raise ValueError(f"the kernel {kernel!r} has no form in ONNX; use one of scalefair.kernels")
+    raise ValueError(f"the kernel {kernel!r} cannot be exported to ONNX; use one of scalefair.kernels")
 
 
 def _stationary(graph: Graph, kernel: Any, x: str, Z: Array) -> str:

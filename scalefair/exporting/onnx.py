@@ -53,7 +53,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     ImportError
         Without the package onnx: ``pip install scalefair[onnx]``.
     ValueError
-        For what has no form in ONNX: a base model other than boosted trees, a feature map of the
+        For what cannot be exported to ONNX: a base model other than boosted trees, a feature map of the
         user's own.
 
     Notes
@@ -113,7 +113,7 @@ def _block(graph: Graph, block: Any, inputs: Inputs, phi: str, coef: Array) -> s
         return graph.matmul(add_base(graph, block, inputs.trees), coef)
     if isinstance(block, RidgeCurve):
         return _linear(graph, block.kappa, graph.matmul(phi, block.raw_weights), coef)
-    raise ValueError("curves of a base model, as output_kernel= has, have no form in ONNX")
+    raise ValueError("curves of a base model, as output_kernel= has, cannot be exported to ONNX")
 
 
 def _linear(graph: Graph, phi: Any, x: str, coef: Array) -> str:
@@ -128,7 +128,7 @@ def _dual(graph: Graph, model: Any, x: str) -> tuple[str, int]:
     rows = model._distribution.rows if is_process else model._exact_rows
     if rows.joined:
         raise ValueError(
-            "feature_map='exact' with sensitive_columns has no form in ONNX; use "
+            "feature_map='exact' with sensitive_columns cannot be exported to ONNX; use "
             "feature_map='nystroem', or hide_sensitive=True"
         )
     f = graph.matmul(add_kernel(graph, model.kernel_, x, rows.x), dual)
@@ -150,7 +150,7 @@ def _add_outputs(graph: Graph, model: Any, scores: str, width: int) -> None:
 def _add_classes(graph: Graph, model: Any, scores: str, width: int) -> None:
     loss = model.loss_.loss if isinstance(model.loss_, ClassWeighted) else model.loss_
     if not isinstance(loss, Logistic | Multinomial):
-        raise ValueError(f"loss={loss!r} has no form in ONNX; use 'logistic' or 'multinomial'")
+        raise ValueError(f"loss={loss!r} cannot be exported to ONNX; use 'logistic' or 'multinomial'")
     probabilities = add_probabilities(graph, scores, binary=isinstance(loss, Logistic))
     best = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     classes = np.asarray(model.classes_)
@@ -223,7 +223,7 @@ class Inputs:
         if levels is None:
             return value
         if not isinstance(code, LevelCode):
-            raise ValueError("categories of trees that are numbers have no form in ONNX")
+            raise ValueError("categories of trees that are numbers cannot be exported to ONNX")
         position = self._graph.positions(value, {level: i for i, level in enumerate(levels)}, -1)
         absent = self._graph.add("Less", position, self._graph.constant(np.array(0)))
         nothing = self._graph.constant(np.nan)

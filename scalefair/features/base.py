@@ -153,7 +153,7 @@ class LengthScaleMap(BaseMap):
 
     @abstractmethod
     def raw_gradient(self, X: Rows, raw: Rows, dRaw: Array) -> Array:
-        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows, whose `raw(X)` is at hand."""
+        """Return Σ_ij dRaw_ij ∂raw_ij/∂log θ_l of some rows, whose `raw(X)` is given."""
 
     @abstractmethod
     def linear_gradient(self, product: Array) -> Array:

@@ -71,7 +71,7 @@ class BaseModel(Block):
         return h if self.sensitive is None else np.hstack([h, self.sensitive.columns(x)])
 
     def attach(self, source: ChunkSource) -> ChunkSource:
-        """Let chunks carry ĥ(x): of all rows at once where they are in memory."""
+        """Attach ĥ(x) to chunks: for all rows at once where they are in memory."""
         if not isinstance(source, ArraySource):
             return source.then(self.join)
         (chunk,) = source.chunks(max(source.n_rows, 1))

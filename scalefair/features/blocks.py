@@ -44,7 +44,7 @@ class Control(Block):
 
 @dataclass(frozen=True, eq=False)
 class CrossedControl(Block):
-    """ξ(s, c) = ψ(s) ⊗ υ(c), whose part that υ(c) leaves is punished."""
+    """ξ(s, c) = ψ(s) ⊗ υ(c), whose part not explained by υ(c) is penalised."""
 
     xi: Crossed
     name: ClassVar[str] = "xi"

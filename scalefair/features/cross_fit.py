@@ -149,7 +149,7 @@ def cross_fit(  # noqa: PLR0917
 
 
 def _wants_sensitive(training: Training, how: CrossFit) -> bool:
-    """Return True if models of s are asked for: where predictions do not see s."""
+    """Return True if models of s are requested: where predictions do not see s."""
     prepared = training.preparation
     seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
     wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
@@ -175,7 +175,7 @@ def _fit_on_collections(model: Any, training: Training, folds: Folds, step: Call
     given, preparation = training.given, training.preparation
     if not isinstance(given, DaskSource):
         raise ValueError(
-            "fit_on='collection' is for dask collections, and X is none; use fit_on='sample', "
+            "fit_on='collection' is for dask collections, and X is not one; use fit_on='sample', "
             "which takes all rows that are in memory"
         )
     parts = given.collections(partial(_is_outside, folds, k))
@@ -196,7 +196,7 @@ def _fit_on_collections(model: Any, training: Training, folds: Folds, step: Call
 
 
 def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
-    """Warn that a fitted model is not cross-fitted, and louder where it has seen the rows."""
+    """Warn that a fitted model is not cross-fitted, more strongly where it has seen the rows."""
     text = (
         f"base_estimator ({name_of(model)}) is already fitted and is used as it is, without "
         "cross-fitting: if it was fitted on these rows, its errors on them look too small"

@@ -77,7 +77,7 @@ class _Attributes:
     most: int | None  # columns of a product of maps; None: any number
 
     def unfitted(self, kernel: Any, length_scale: Any, name: str, **options: Any) -> BaseMap:
-        """Return the map that a kernel asks for; `options` are those of `Nystroem`."""
+        """Return the map that a kernel needs; `options` are those of `Nystroem`."""
         coded, mixes = self.categorical, kernel in ("auto", "linear")
         if kernel == "categorical" or (mixes and coded.all()):
             return OneHot()
@@ -179,7 +179,7 @@ class Crossed:
 
 
 def for_new_rows(psi: Any, encoder: Any, columns: Any = None) -> Any:
-    """Return ψ that answers unseen combinations of levels by their levels; the encoder names them.
+    """Return ψ that treats unseen combinations of levels by their levels; the encoder names them.
 
     Not for training rows: groups that ψ does not distinguish would not be penalised.
     """

@@ -235,7 +235,7 @@ def _check_parts(parts: Any) -> None:
 
 
 def _valid_parts(parts: Any) -> list[tuple[Any, Any]]:
-    """Return the parts, none if they are invalid: tags are asked for before `fit` checks them."""
+    """Return the parts, none if they are invalid: tags are read before `fit` checks them."""
     try:
         _check_parts(parts)
     except (TypeError, ValueError):

@@ -199,7 +199,7 @@ def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:
     if rows.has_sensitive or rows.second is not None:
         raise ValueError(
             f"sensitive_columns={columns!r} and sensitive_features are both given; name columns of "
-            "X or pass the attributes apart, not both"
+            "X or pass the attributes separately, not both"
         )
     try:
         at = resolve_columns(columns, rows.names, rows.width)

@@ -107,7 +107,7 @@ class Forest:
             and bool((self.child[split] > np.flatnonzero(split)[:, None]).all())
         )
         if not fits:
-            raise ValueError("the arrays of trees do not fit each other")
+            raise ValueError("the arrays of trees do not match each other")
 
     def _has_types(self) -> bool:
         whole = (self.roots, self.feature, self.child, self.levels)

@@ -69,7 +69,7 @@ class Loss(ABC):
         """∂²V/∂f² of each row, along the directions; shape (n,) or (n, j)."""
 
     def inverse_link(self, f: Array) -> Array:
-        """Return the mean (or the probabilities, or the quantile) of y that a score stands for."""
+        """Return the mean (or the probabilities, or the quantile) of y that a score represents."""
         return f
 
     def check_targets(self, y: Array) -> None:

@@ -160,35 +160,35 @@ class OneVsRest(_OneHot):
 
 @dataclass(frozen=True, eq=False)
 class Wrapped(Loss):
-    """A loss that changes another one, and is it otherwise."""
+    """A loss that changes another one in part."""
 
     loss: Loss
 
     @property
     def n_scores(self) -> int:  # type: ignore[override]
-        """That of the loss within."""
+        """That of the wrapped loss."""
         return self.loss.n_scores
 
     @property
     def n_targets(self) -> int:  # type: ignore[override]
-        """That of the loss within."""
+        """That of the wrapped loss."""
         return self.loss.n_targets
 
     @property
     def directions(self) -> Array:
-        """Those of the loss within."""
+        """Those of the wrapped loss."""
         return self.loss.directions
 
     def inverse_link(self, f: Array) -> Array:
-        """That of the loss within."""
+        """That of the wrapped loss."""
         return self.loss.inverse_link(f)
 
     def scale(self, mean: Array, spread: float) -> float:
-        """That of the loss within."""
+        """That of the wrapped loss."""
         return self.loss.scale(mean, spread)
 
     def check_targets(self, y: Array) -> None:
-        """That of the loss within."""
+        """That of the wrapped loss."""
         self.loss.check_targets(y)
 
 
@@ -293,7 +293,7 @@ class SumToZero(Wrapped):
         return self.loss.inverse_link(self.full(f))
 
     def start(self, mean: Array) -> Start | None:
-        """That of the loss within, in g."""
+        """That of the wrapped loss, in g."""
         inner = self.loss.start(mean)
         if inner is None:
             return None

@@ -177,13 +177,9 @@ class MomentSums:
     """
 
     def __init__(
-        self,
-        phi: FeatureMap,
-        psi: FeatureMap,
-        folds: Folds = ALL_ROWS,
-        columns: ColumnsBeside | None = None,
+        self, phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None,
         width: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
         self._blocks = {"phi": n_features(phi), "psi": n_features(psi), "y": width}
         self._units = {"psi": units_of(psi)}
@@ -191,7 +187,7 @@ class MomentSums:
         self._total: FoldMoments | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in, a block at a time."""
+        """Add the rows of one chunk, a block at a time."""
         weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
         # Rows of weight 0 are left out: the maps need not know their groups.
         index = np.flatnonzero(weight)

@@ -1,4 +1,4 @@
-"""HSIC of centred Gram matrices in whatever form, and its distribution under independence."""
+"""HSIC of centred Gram matrices in any form, and its distribution under independence."""
 
 from __future__ import annotations
 

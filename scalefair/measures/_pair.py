@@ -1,4 +1,4 @@
-"""The rows of two variables as numbers, and what no measure can say of them."""
+"""The rows of two variables as numbers, and checks of what no measure can handle."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ MAX_PRODUCTS = 2e7
 """Products of a row's features for Ω at most: of many features, fewer rows."""
 
 MAX_NEEDED = 1e4
-"""Times the rows at hand that more rows are asked for at most."""
+"""At most so many times the available rows are recommended."""
 
 PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom")
 """What a distribution holds of each predictor."""

@@ -220,7 +220,7 @@ def mutual_information(
     used = nearest > 0
     if not used.any():
         raise UndefinedError(
-            "every row has a combination of categories of its own, so that nothing can be said of "
+            "every row has a combination of categories of its own, so nothing can be said of "
             "their dependence; merge rare levels, or pass numbers as numbers"
         )
     # Strictly inside, also where a number plus the radius is rounded.

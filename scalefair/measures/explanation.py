@@ -143,7 +143,7 @@ def _explained(model: Any, given: Chunk, *, before: bool) -> list[Contributions]
         if "_design" in vars(model):
             return _explain_model(model, given, before=before)
         raise TypeError(
-            f"model={model!r} is no estimator of scalefair; give its predictions, as in "
+            f"model={model!r} is not an estimator of scalefair; give its predictions, as in "
             "explain_share(model.predict(X), X, sensitive_features=s)"
         )
     if given.x is None:
@@ -215,7 +215,7 @@ def _check_model(model: Any, design: Design, given: Chunk) -> None:
     name, remedy = type(model).__name__, "explain_share(model.predict(X), X, sensitive_features=s)"
     if design.psi is None:
         raise ValueError(
-            f"{name} was fitted without sensitive attributes, so that it has no share; give its predictions: {remedy}"
+            f"{name} was fitted without sensitive attributes, so it has no share; give its predictions: {remedy}"
         )
     if "moments_" not in vars(model):
         raise ValueError(
@@ -229,7 +229,7 @@ def _check_model(model: Any, design: Design, given: Chunk) -> None:
 
 
 def _check_beside(prepared: Any, first: Chunk) -> None:
-    """Raise ValueError if attributes or control features stand beside X, or not, unlike in fit."""
+    """Raise ValueError if attributes or control features are passed, or not, unlike in fit."""
     for name, given, needed in (
         ("sensitive_features", first.s is not None, prepared.sensitive_columns is None),
         ("control_features", first.c is not None, prepared.control_encoder is not None),

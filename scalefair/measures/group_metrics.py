@@ -162,7 +162,7 @@ Estimate = Mean | Root | Rate | Quantile
 
 
 def kish(weight: Array, squares: Array) -> Array:
-    """Return (Σw)²/Σw² from both sums: the rows of equal weight that would tell as much."""
+    """Return (Σw)²/Σw² from both sums: the number of rows of equal weight with as much information."""
     return np.asarray(weight**2 / np.where(squares > 0, squares, np.nan))
 
 

@@ -182,7 +182,7 @@ class Attribute:
             return np.where(np.isnan(x), len(self.levels) - 1, codes)
         codes, names = column.codes()
         position = {level: i for i, level in enumerate(self.levels)}
-        # Where code -1 points, the last entry stands for missing values. A level that only rows of
+        # Where code -1 points, the last entry represents missing values. A level that only rows of
         # weight 0 have is nowhere, and they do not matter.
         lookup = [*(position.get(level, -1) for level in names), position.get(MISSING_LEVEL, -1)]
         return np.array(lookup)[codes]
@@ -191,7 +191,7 @@ class Attribute:
 def read_attributes(
     survey: Survey, bins: Mapping[str, Sequence[float]] | None, missing: Missing
 ) -> tuple[Attribute, ...]:
-    """Return how each attribute is read; raise CannotJudgeError for those that have no say."""
+    """Return how each attribute is read; raise CannotJudgeError for those that cannot be used."""
     bins = dict(bins or {})
     part = survey.parts["s"]
     names = [column.name for column in part.columns.columns]
@@ -206,7 +206,7 @@ def read_attributes(
         if column.n_missing and missing == "error":
             raise InputError(
                 f"sensitive column {column.name!r} is missing in {column.n_missing} rows",
-                "say missing='group' to make them a group, or missing='drop' to leave them out",
+                "pass missing='group' to make them a group, or missing='drop' to leave them out",
                 column=column.name,
             )
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
@@ -220,7 +220,7 @@ def read_attributes(
 def _check_varies(name: str, values: set[Any], gap: tuple[str, ...]) -> None:
     if len(values) == 1 and not gap:
         raise CannotJudgeError(
-            f"sensitive column {name!r} is {values.pop()!r} in every row, so that nothing can depend on it: drop it"
+            f"sensitive column {name!r} is {values.pop()!r} in every row, so nothing can depend on it: drop it"
         )
 
 
@@ -261,7 +261,7 @@ def _read_numbers(
         raise CannotJudgeError(
             f"sensitive column {name!r} is continuous and missing in {column.n_missing} rows, "
             "which cannot be made a group",
-            "say missing='drop', or give bins",
+            "pass missing='drop', or give bins",
         )
     return Attribute(name, kind)
 

@@ -200,7 +200,7 @@ def cosine(ab: float, aa: float, bb: float, least: float = 0.0) -> float:
     """ab/√(aa·bb), in [0, 1], of squared covariances; below `least` they have lost digits."""
     if not min(aa, bb) > least:
         raise UndefinedError(
-            "a or b hardly varies: next to all of the weight is on rows of one value, or the "
+            "a or b hardly varies: almost all of the weight is on rows of one value, or the "
             "squares of its distances vanish; give more rows, weights that differ less, or rescale "
             "it"
         )
@@ -248,7 +248,7 @@ def pair_sums(
                 break
             w, v, apart = weight[rows], weight[columns], rows != columns
             blocks = K(A[rows], A[columns]), L(B[rows], B[columns])
-            # A tile off the diagonal stands for its mirror image, too.
+            # A tile off the diagonal also represents its mirror image.
             products += (2.0 if apart else 1.0) * np.array(
                 [w @ (blocks[i] * blocks[j]) @ v for i, j in ((0, 1), (0, 0), (1, 1))]
             )

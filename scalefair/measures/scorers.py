@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.metrics import make_scorer
 
+from scalefair._typing import Array
 from scalefair.measures.distances import distance_correlation, mutual_information
 from scalefair.measures.group_metrics import METRIC_NAMES
 from scalefair.measures.groups import group_gaps
@@ -24,6 +26,18 @@ MEASURES: dict[str, Callable[..., float]] = {
     "mutual_information": mutual_information,
 }
 GAPS = {f"{name}_difference": name for name in METRIC_NAMES}
+
+
+def predicted(estimator: Any, X: Any) -> Array:
+    """Predictions of shape (n,): probabilities of the second class of two, or predicted numbers."""
+    if not hasattr(estimator, "classes_"):
+        f, count, what = np.asarray(estimator.predict(X), dtype=np.float64), 1, "targets"
+        f = f.reshape(len(f), -1)
+    else:
+        f, count, what = np.asarray(estimator.predict_proba(X), dtype=np.float64), 2, "classes"
+    if f.shape[1] != count:
+        raise ValueError(f"estimator has {f.shape[1]} {what}; expected {count}: fit one at a time")
+    return f[:, -1]
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ def make_dependence_scorer(
 ) -> Any:
     """Return a scorer that reports how far predictions depend on sensitive attributes, negated.
 
-    It asks for ``sensitive_features``, which ``cross_validate`` and ``GridSearchCV`` hand over when
+    It needs ``sensitive_features``, which ``cross_validate`` and ``GridSearchCV`` pass on when
     metadata routing is enabled. For weights also call
     ``scorer.set_score_request(sensitive_features=True, sample_weight=True)``.
 

@@ -117,7 +117,7 @@ def explained_share(
         share = share_of_folds(features, parts, _checked_eps(eps, cv)).share
     if np.isnan(share):  # f is not constant, or it would have been refused
         raise UndefinedError(
-            f"f is constant within each of the cv={cv!r} folds, so that none of them can judge it; "
+            f"f is constant within each of the cv={cv!r} folds, so none of them can judge it; "
             "give more rows or fewer folds, or cv=None for the share in the sample"
         )
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)
@@ -215,7 +215,7 @@ def _leave_one_out(m: Moments, centre: Array) -> CrossFittedShare:
     single = rows <= 1 + 1e-9
     if (alone := float(p[single].sum())) > MAX_ALONE:
         raise TooFineError(
-            f"s: {alone:.0%} of the rows are alone in their group, of which no mean is known but their own",
+            f"s: {alone:.0%} of the rows are alone in their group, so their group mean is not known",
             "merge rare levels, or leave identifiers out",
         )
     groups[single] = whole

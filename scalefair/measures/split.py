@@ -67,7 +67,7 @@ class Split:
         values = share_of_variance(explained, variance, size_of_block(m))
         if np.isnan(values).any():
             raise UndefinedError(
-                "the predictions are constant, so that no share of their variance is defined, not "
+                "the predictions are constant, so no share of their variance is defined, not "
                 "0; explain a model whose predictions differ between rows"
             )
         attributes, control, slopes = hstack([view.blocks[name] for name in names]), None, None

@@ -1,4 +1,4 @@
-"""One pass over a source: rows of [φ(x), ψ(s), y] into moments, per fold if asked."""
+"""One pass over a source: rows of [φ(x), ψ(s), y] into moments, per fold on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MISSING, RAW, SHIFTED = range(3)
 
 
 def squeezed(values: Array) -> Array:
-    """Return a single column as a vector, as pointwise losses want it."""
+    """Return a single column as a vector, as pointwise losses expect it."""
     return values[:, 0] if values.shape[1] == 1 else values
 
 
@@ -67,7 +67,7 @@ class GramSums:
         self._chunk = np.zeros_like(self.phi, dtype=dtype) if single else None
 
     def add(self, Phi: RowArray, rest: Array) -> None:
-        """Count rows in."""
+        """Add rows."""
         if not self._gram:
             Phi = Phi.astype(np.float64, copy=False)
         elif self._chunk is None:
@@ -83,7 +83,7 @@ class GramSums:
         self.rest += rest.T @ rest
 
     def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
-        """Count rows in whose φ is √weight in the columns `codes` (t, k), and 0 elsewhere."""
+        """Add rows whose φ is √weight in the columns `codes` (t, k), and 0 elsewhere."""
         root, codes = rest[:, -1], np.ascontiguousarray(codes)
         add_pairs(codes, root * root, self.phi)
         add_rows(codes, root[:, None] * rest, self.cross)

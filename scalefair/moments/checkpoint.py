@@ -47,7 +47,7 @@ class Counting:
         self._digests = np.zeros(2, dtype=np.uint64)
 
     def add(self, chunk: Chunk) -> None:
-        """Count the new rows of one chunk in."""
+        """Add the new rows of one chunk."""
         if chunk.n_rows == 0:
             return
         old = min(max(self._first_row - chunk.row, 0), chunk.n_rows)
@@ -112,7 +112,7 @@ class Checkpoint:
     def _other(self) -> ValueError:
         return ValueError(
             f"checkpoint={str(self.path)!r} was written by a fit with other data or settings; "
-            "remove the file to start anew, or use the same data, parameters and random_state"
+            "remove the file to start over, or use the same data, parameters and random_state"
         )
 
     def remove(self) -> None:

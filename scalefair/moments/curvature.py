@@ -117,7 +117,7 @@ class LossPass:
         self._scaled = self._phi if count * len(directions) <= 1 else np.empty_like(self._phi)
 
     def add(self, chunk: Chunk) -> None:
-        """Count the rows of one chunk in; those of weight zero are left out."""
+        """Add the rows of one chunk; those of weight zero are left out."""
         features, state, counted = self._phi, MISSING, None
         if chunk.weight is not None and not np.all(chunk.weight):
             counted = np.flatnonzero(chunk.weight)
@@ -145,7 +145,7 @@ class LossPass:
             self._add_products(features)
 
     def _evaluate(self, Phi: Rows, at: slice, chunk: Chunk) -> None:
-        """Count the values and gradients of a block in, and note the roots of its weights."""
+        """Add the values and gradients of a block, and note the roots of its weights."""
         loss, rest, (C, _, k), b = self._loss, self._rest[at], self._shape, len(Phi)
         width = Phi.shape[1]
         scores, way = np.split(Phi @ self._theta[:width] + rest @ self._theta[width:], [C * k], axis=1)

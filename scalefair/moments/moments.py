@@ -76,7 +76,7 @@ class Moments:
 
     @classmethod
     def of_rows(cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None) -> Moments:
-        """Return the moments of rows at hand: arrays of shape (n, width) by block."""
+        """Return the moments of rows in memory: arrays of shape (n, width) by block."""
         Z, n = np.hstack(list(rows.values())), float(weight.sum())
         shift = Z[0]
         offset = weight @ (Z - shift) / n
@@ -250,7 +250,7 @@ class Moments:
         return moments
 
     def check_shapes(self) -> None:
-        """Raise ValueError if arrays do not fit the blocks, or the weight is no weight."""
+        """Raise ValueError if arrays do not fit the blocks, or the weight is not valid."""
         width = sum(self.blocks.values())
         arrays = (self.shift, self.offset, self.scatter)
         shapes = [part.shape for part in arrays]

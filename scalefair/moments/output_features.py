@@ -133,7 +133,7 @@ class OutputSums(NamedTuple):
 
     waves: Any  # Σ w exp(iω_k u) ψ̃, of shape (t, K, q)
     means: Any  # Σ w exp(iω_k u), of shape (t, K)
-    jacobian: Any  # Σ w φ exp(iω_k u) ψ̃, (t, M, 2Kq), real and imaginary by turns; 0 if not asked
+    jacobian: Any  # Σ w φ exp(iω_k u) ψ̃, (t, M, 2Kq), real and imaginary by turns; 0 if not requested
     loss: Any  # Σ w V(y, f)
     slope: Any  # Σ w V' [φ, 1], of shape (M + 1, t)
 
@@ -174,11 +174,11 @@ def output_slope(rows: Chunk, kernel: OutputKernel, point: Point, along: Complex
     return np.asarray(rows.x.T @ slope.astype(rows.x.dtype, copy=False))
 
 
-MAX_CACHED_BYTES = 2**30  # of features in memory; more are made anew in every pass
+MAX_CACHED_BYTES = 2**30  # of features in memory; more are computed again in every pass
 
 
 class OutputPass:
-    """The passes over numeric rows: cached in memory where all fit, else made anew each time."""
+    """The passes over numeric rows: cached in memory where all fit, else computed again each time."""
 
     def __init__(self, source: Any, rows_of: OutputRows, rows: int, n_rows: int | None) -> None:
         self.n_passes = 0

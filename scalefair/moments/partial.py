@@ -96,7 +96,7 @@ class PartialMoments(Moments):
 
     @property
     def judged(self) -> Moments:
-        """Moments of the rows that have s, standing for all."""
+        """Moments of the rows that have s, representing all."""
         if self._is_complete:
             return self
         return self.weighted if self.weighted.weight else self.known

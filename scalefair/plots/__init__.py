@@ -1,6 +1,6 @@
 """Plots of tables, in scikit-learn's Display style. The only home of matplotlib.
 
-pyplot is asked for a figure only where the caller gives no axes, so that a notebook shows the
+pyplot makes the figure only where the caller gives no axes, so that a notebook shows the
 result. Everything else goes through figures of its own and leaves no state behind.
 """
 

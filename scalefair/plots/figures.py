@@ -27,7 +27,7 @@ MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 
 
 def make_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of its own with one axes, in inches; pyplot does not know of it."""
+    """Return a figure of its own with one axes, in inches; unknown to pyplot."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
 
@@ -38,7 +38,7 @@ def to_svg(figure: Figure) -> str:
     Text stays text: it can be searched, read aloud and coloured by the page around it.
     """
     out = StringIO()
-    # A character that the font of this machine lacks is drawn by the browser's font all the same.
+    # A character that the local font lacks is still drawn by the browser's font.
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "scalefair"}
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -132,15 +132,3 @@ def finish(ax: Axes) -> None:
 def short(name: str, longest: int = 60) -> str:
     """Return a name cut to what fits."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
-
-
-def predicted(estimator: Any, X: Any) -> Array:
-    """Predictions of shape (n,): probabilities of the second class of two, or predicted numbers."""
-    if not hasattr(estimator, "classes_"):
-        f, count, what = np.asarray(estimator.predict(X), dtype=np.float64), 1, "targets"
-        f = f.reshape(len(f), -1)
-    else:
-        f, count, what = np.asarray(estimator.predict_proba(X), dtype=np.float64), 2, "classes"
-    if f.shape[1] != count:
-        raise ValueError(f"estimator has {f.shape[1]} {what}; expected {count}: fit one at a time")
-    return f[:, -1]

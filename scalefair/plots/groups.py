@@ -15,7 +15,8 @@ from scalefair.data import frames
 from scalefair.errors import check_choice
 from scalefair.measures.group_rows import crossed_names
 from scalefair.measures.groups import group_gaps
-from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, predicted, short
+from scalefair.measures.scorers import predicted
+from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, short
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -139,12 +139,12 @@ class FairPathDisplay(Display):
 
     def _draw_front(self, points: PathPoints) -> None:
         share, share_error, r2, r2_error = points
-        label, errors = "front", dict[str, Any]()
+        label, errors = "frontier", dict[str, Any]()
         if held_out(self.front):
             lengths = [*share_bars(share, share_error), r2_error]
             bars = np.where(_apart(share), lengths, np.nan)
             errors = {"xerr": bars[:2], "yerr": bars[2], "elinewidth": 0.9}
-            label = "front, ± standard error"
+            label = "frontier, ± standard error"
         look: dict[str, Any] = {"color": AFTER, "linewidth": 1.8, "marker": "o", "markersize": 3.5}
         self.ax_.errorbar(share, r2, label=label, zorder=3, **look, **errors)
         self.ax_.set_xlim(limits(0.0, float(np.nanmax(share + share_error)), 0.05))
@@ -167,7 +167,7 @@ def path_of(estimator: Any) -> tuple[Any, float]:
         return estimator.path_, float(estimator.alpha_)
     if not hasattr(estimator, "solve_from"):
         raise TypeError(
-            f"{type(estimator).__name__} keeps no path; draw model.path(X, y, ...).plot() of a "
+            f"{type(estimator).__name__} has no path; draw model.path(X, y, ...).plot() of a "
             "classifier or general loss, or compare models with FrontDisplay.from_predictions"
         )
     etas = np.union1d(estimator.path().etas, estimator.eta_)
@@ -257,7 +257,7 @@ class FrontDisplay(Display):
         models = list(dict.fromkeys(self.points["model"]))
         if len(self.points) == len(models) > 1:
             look: dict[str, Any] = {"color": FAINT, "linestyle": "--", "linewidth": 1.2}
-            self.ax_.plot(self.front_["share"], self.front_["r2"], label="front", zorder=1, **look)
+            self.ax_.plot(self.front_["share"], self.front_["r2"], label="frontier", zorder=1, **look)
         for i, model in enumerate(models):
             self._draw_model(model, look_of(i))
         share_axis(self.ax_, self.where)

@@ -1,4 +1,4 @@
-"""Pictures with a line for each input: what a kernel sees of it, what it carries and tells."""
+"""Pictures with a line for each input: what a kernel sees of it, what it contributes and what it reveals."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RelevanceDisplay(Display):
         missing = [name for name in self.inputs if name not in common]
         if missing:
             raise ValueError(
-                f"inputs has {missing}, which the models do not both have; choose from {', '.join(common[:20])}"
+                f"inputs has {missing}, which only one of the models has; choose from {', '.join(common[:20])}"
             )
         return list(self.inputs)
 

@@ -68,7 +68,7 @@ class Frontier:
     choice : ModelChoice, default=None
         Where there were several to choose from, their held-out errors.
     proxies : DataFrame, default=None
-        How much of the sensitive attributes the inputs tell.
+        How much of the sensitive attributes the inputs reveal.
     others : tuple of Position
         Other models, judged on the same rows.
     """
@@ -156,15 +156,15 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
         notes.append(f"{left_out:,} held-out rows are alone in their group and are not judged")
     positions = tuple(judge_model(one, judge, test, against, notes) for one in models)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
-    told = measure_proxies(problem, notes)
+    revealed = measure_proxies(problem, notes)
     return Frontier(
         problem, estimator, models[-1].model, positions, chosen, table, judge, seconds,
-        tuple(dict.fromkeys(notes)), several, told,
+        tuple(dict.fromkeys(notes)), several, revealed,
     )  # fmt: skip
 
 
 def _notes(choice: ModelChoice | None, estimator: Any, rows: int, caught: list[warnings.WarningMessage]) -> list[str]:
-    """Return what readers should know of the fit."""
+    """Return notes on the fit for readers."""
     notes = [" ".join(str(w.message).split()) for w in caught]
     if choice is not None:
         notes.insert(0, f"Model {choice.summary}")
@@ -283,7 +283,7 @@ def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]
             warnings.simplefilter("ignore", UserWarning)
             table = explain_share(model, test.X, sensitive_features=test.sensitive if apart else None)
     except InputError as error:
-        notes.append(f"contributions to the share are not known: {error}")
+        notes.append(f"contributions to the share are not available: {error}")
         return []
     columns = ["attribute", "column", "after", "after_error"]
     return [
@@ -293,7 +293,7 @@ def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]
 
 
 def measure_proxies(problem: ReportProblem, notes: list[str]) -> pd.DataFrame | None:
-    """Return how much of the sensitive attributes the inputs tell."""
+    """Return how much of the sensitive attributes the inputs reveal."""
     test = problem.test
     rest = [name for name in problem.inputs if name not in problem.sensitive]
     try:
@@ -302,7 +302,7 @@ def measure_proxies(problem: ReportProblem, notes: list[str]) -> pd.DataFrame | 
             X = frames.take_columns(test.X, rest) if rest else test.X
             return proxies(X, sensitive_features=test.sensitive)
     except InputError as error:
-        notes.append(f"proxies are not known: {error}")
+        notes.append(f"proxies are not available: {error}")
         return None
 
 
@@ -320,6 +320,6 @@ def _check_target(estimator: Any, problem: ReportProblem) -> None:
     if is_classifier(estimator) and not problem.is_binary:
         raise InputError(
             f"target: {problem.target!r} does not have two levels, as a classifier needs here",
-            "use a regressor, or tell one class from the rest",
+            "use a regressor, or predict one class against the rest",
             column=problem.target,
         )

@@ -137,7 +137,7 @@ class Judge:
         tested = DEPENDENCE if len(self.y) >= MIN_TESTED else DEPENDENCE[1:3]
         result = audit({"f": own.f}, y_true=self.y, quantiles=QUANTILES, measures=[SHARE, *tested], **self.groups)
         entries = [e for e in audit_entries(result, "f") if not e.measure.startswith(OF_DECISIONS)]
-        # An audit refuses to compare decisions that are all the same.
+        # An audit refuses to compare decisions that are all equal.
         if own.decided is None or len(np.unique(own.decided)) == 1:
             return entries
         outcome = None if self.outcome is None else self.outcome.astype(float)

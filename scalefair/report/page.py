@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.errors import InputError, UnsavableError
 from scalefair.persistence import save
-from scalefair.plots import AFTER, BEFORE, FAINT, INK, FairPathDisplay, RelevanceDisplay, make_figure, to_svg
-from scalefair.plots.path import row_at, unbeaten
 from scalefair.report import tables
 from scalefair.report.frontier import Frontier, check_fair, fit_frontier, position_table, with_model
 from scalefair.report.numbers import as_percent, fixed, number, pvalue, table_percent
@@ -38,12 +37,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+if find_spec("matplotlib") is None:  # checked before the fit; loaded after it, once its memory is free
+    raise ModuleNotFoundError("the figures of a report need matplotlib", name="matplotlib")
+
 MODEL = "model.scalefair"
 WIDTH = 4.5
 """Inches: narrow, so that the text of a figure can still be read on a phone."""
 MAX_INPUTS = 20
 
-_VARIABLES = {INK: "ink", FAINT: "faint", BEFORE: "before", AFTER: "after"}
 _TAG = re.compile(r"<[^>]*>")
 
 
@@ -81,7 +82,7 @@ def make_report(
     random_state : int, default=0
         Decides which rows are held out.
     others : dict of str to array of shape (n,), default=None
-        Predictions of other models for all rows, to stand beside ours.
+        Predictions of other models for all rows, for comparison.
     owner, intended_use : str
         Who answers for the model, and what it is for; for the page.
 
@@ -258,7 +259,7 @@ def bars(distribution: Distribution, top: float) -> str:
 
 
 def _leading_rows(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the proxies that tell most."""
+    """Return the strongest proxies."""
     if table is None:
         return []
     order = table["nonlinear"].sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
@@ -267,12 +268,9 @@ def _leading_rows(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("scalefair", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=PackageLoader("scalefair", "report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters |= {
         "percent": lambda x: _unbroken(table_percent(x)),
         "fixed": fixed,
@@ -292,20 +290,22 @@ def _unbroken(text: str) -> str:
 
 def path_plot(frontier: Frontier) -> Markup:
     """Draw the frontier, with the chosen model, the limit, and a mark for each position."""
+    from scalefair import plots
+
     table = position_table(frontier.positions)
-    front = unbeaten(table, table["explained_share_test"], table["mse_test"])
+    front = plots.path.unbeaten(table, table["explained_share_test"], table["mse_test"])
     if front.empty:
         return Markup("")
-    figure, ax = make_figure(WIDTH, 3.4)
-    chosen = row_at(table, np.nan, frontier.after.eta or 0.0)
-    FairPathDisplay(table, front, chosen, frontier.limit).plot(ax)
+    figure, ax = plots.make_figure(WIDTH, 3.4)
+    chosen = plots.row_at(table, np.nan, frontier.after.eta or 0.0)
+    plots.FairPathDisplay(table, front, chosen, frontier.limit).plot(ax)
     legend = ax.get_legend()
     if legend is not None:
         legend.get_texts()[0].set_text("every model")
     share, r2 = table["explained_share_test"], table["r2_test"]
     for i, point in enumerate(zip(share, r2, strict=True)):
         look: dict[str, Any] = {"markersize": 15, "markerfacecolor": "none", "markeredgewidth": 2}
-        ax.plot(*point, "o", color=INK, gid=f"mark-{i}", **look)
+        ax.plot(*point, "o", color=plots.INK, gid=f"mark-{i}", **look)
     return inline_svg(
         figure,
         "path",
@@ -317,10 +317,12 @@ def path_plot(frontier: Frontier) -> Markup:
 
 def relevance_plot(table: pd.DataFrame) -> Markup:
     """Draw the length scales of a Gaussian process, without and with the penalty."""
+    from scalefair import plots
+
     rows = table.head(MAX_INPUTS)
     before, after = (dict(zip(rows["input"], rows[name], strict=True)) for name in ("before", "after"))
-    figure, ax = make_figure(WIDTH, 1.2 + 0.27 * len(rows))
-    display = RelevanceDisplay(before, after, list(rows["input"])).plot(ax)
+    figure, ax = plots.make_figure(WIDTH, 1.2 + 0.27 * len(rows))
+    display = plots.RelevanceDisplay(before, after, list(rows["input"])).plot(ax)
     return inline_svg(
         figure,
         "relevance",
@@ -333,14 +335,17 @@ def inline_svg(figure: Figure, name: str, label: str) -> Markup:
 
     Only tags are touched, never text: the text of a plot may be a level of somebody's data.
     """
+    from scalefair import plots
+
+    variables = {plots.INK: "ink", plots.FAINT: "faint", plots.BEFORE: "before", plots.AFTER: "after"}
 
     def adapt(match: re.Match[str]) -> str:
         tag = match.group()
-        for colour, variable in _VARIABLES.items():
+        for colour, variable in variables.items():
             tag = tag.replace(colour, f"var(--{variable})")
         return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", tag)
 
-    svg = _TAG.sub(adapt, to_svg(figure))
+    svg = _TAG.sub(adapt, plots.to_svg(figure))
     head = re.sub(r' (?:width|height)="[^"]*"', "", svg[: svg.index(">")])
     label = f' role="img" aria-label="{escape(label)}"'
     return Markup(head + label + svg[svg.index(">") :])  # noqa: S704  # nosec B704

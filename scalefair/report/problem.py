@@ -88,7 +88,7 @@ class StreamedRows(ReportRows):
 
 @dataclass(frozen=True, eq=False)
 class HeldOutRows:
-    """Rows of files to judge by, read when they are asked for: after the fit, not beside it."""
+    """Rows of files to judge by, read when they are needed: after the fit, not beside it."""
 
     scan: Scan
     rows: Any

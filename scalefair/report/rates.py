@@ -36,7 +36,7 @@ class Distribution(NamedTuple):
 
 
 def distributions(
-    f: Any, table: Any, bins: Mapping[str, Sequence[float]], low: float, high: float
+    f: Any, table: Any, bins: Mapping[str, Sequence[float]], low: float, high: float, *, weight: Any = None
 ) -> list[Distribution]:
     """Return how the predictions of each group, and of all attributes crossed, are distributed.
 
@@ -45,25 +45,26 @@ def distributions(
     column = str(table.columns[-1])
     edges = np.linspace(low, high, N_BARS + 1)[1:-1]
     try:
-        gaps = _quiet_gaps(f, table, {**bins, column: edges.tolist()})
+        gaps = _quiet_gaps(f, table, {**bins, column: edges.tolist()}, weight)
     except CannotJudgeError:  # too many intersections
         return []
     cells = list(gaps.frames.values())[-1]
     bar = np.searchsorted(edges, cells.estimates["mean_prediction"].value)
     counts: dict[tuple[str, str], Array] = {}
     *names, _ = cells.attributes
-    for (*levels, _), rows, i in zip(cells.levels, cells.counts, bar, strict=True):
+    for (*levels, _), rows, i in zip(cells.levels, cells.weights, bar, strict=True):
         alone = [] if len(names) == 1 else zip(names, levels, strict=True)
         for key in (*alone, (" × ".join(names), ", ".join(levels))):
             counts.setdefault(key, np.zeros(N_BARS))[i] += rows
     return [Distribution(*key, low, high, tuple((n / n.sum()).tolist())) for key, n in counts.items()]
 
 
-def _quiet_gaps(values: Any, table: Any, bins: Mapping[str, Sequence[float]]) -> Any:
+def _quiet_gaps(values: Any, table: Any, bins: Mapping[str, Sequence[float]], weight: Any) -> Any:
     """Return the groups that all columns of a table make; missing values are one."""
+    options: dict[str, Any] = {"sample_weight": weight, "missing": "group", "quantiles": ()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return group_gaps(values, sensitive_features=table, missing="group", bins=bins, quantiles=())
+        return group_gaps(values, sensitive_features=table, bins=bins, **options)
 
 
 class CalibrationLine(NamedTuple):
@@ -79,7 +80,9 @@ class CalibrationLine(NamedTuple):
     high: float
 
 
-def calibration(f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]]) -> list[CalibrationLine]:
+def calibration(
+    f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]], weight: Any = None
+) -> list[CalibrationLine]:
     """Return what was predicted and what came true, by group and range of the prediction.
 
     `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where
@@ -89,7 +92,7 @@ def calibration(f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Seq
     for attribute, pair in pairs.items():
         first, second = map(str, pair.columns)
         own = {name: bins[name] for name in (first, second) if name in bins}
-        frame, truth = (_quiet_gaps(values, pair, own)[first, second] for values in (f, y))
+        frame, truth = (_quiet_gaps(values, pair, own, weight)[first, second] for values in (f, y))
         rates = truth.estimates
         came = rates["selection_rate" if "selection_rate" in rates else "mean_prediction"]
         numbers = (frame.estimates["mean_prediction"].value, came.value, *came.interval(LEVEL))
@@ -115,7 +118,8 @@ def calibration_grid(
 class ImpactRatio(NamedTuple):
     """A line of the tables of Local Law 144: a category, its rate, and that rate over the highest.
 
-    `selected` are positive decisions, or scores above the median of all rows.
+    `selected` are positive decisions, or scores above the median of all rows. With weights,
+    `applicants` and `selected` are sums of weights, rounded.
     """
 
     attribute: str
@@ -127,12 +131,9 @@ class ImpactRatio(NamedTuple):
 
 
 def impact_ratios(
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    threshold: float | None = None,
-    bins: Mapping[str, Sequence[float]] | None = None,
-) -> list[ImpactRatio]:
+    y_pred: Any, *, sensitive_features: Any, threshold: float | None = None,
+    bins: Mapping[str, Sequence[float]] | None = None, sample_weight: Any = None,
+) -> list[ImpactRatio]:  # fmt: skip
     """Return rates and impact ratios by category and intersection, as New York's Local Law 144.
 
     Parameters
@@ -146,6 +147,8 @@ def impact_ratios(
         share of scores above the median of all rows; that of decisions is the selection rate.
     bins : dict of str to list of float, optional
         Edges that cut numeric attributes into categories.
+    sample_weight : array-like of shape (n,), optional
+        Weight 2 equals the row twice.
 
     Returns
     -------
@@ -169,6 +172,7 @@ def impact_ratios(
     m 0.5 1.0
     """
     options: dict[str, Any] = {"sensitive_features": sensitive_features, "bins": bins, "missing": "drop"}
+    options["sample_weight"] = sample_weight
     gaps = group_gaps(y_pred, threshold=threshold, quantiles=(0.5,), **options)
     if "selection_rate" not in gaps.overall:  # scores
         above = float(np.nextafter(gaps.overall["quantile_0.5"], np.inf))
@@ -179,7 +183,7 @@ def impact_ratios(
         with np.errstate(invalid="ignore"):
             ratio = rate / rate.max()
         lines += [
-            ImpactRatio(frame.name, group, int(n), round(float(n * r)), float(r), float(q))
-            for group, n, r, q in zip(frame.groups, frame.counts, rate, ratio, strict=True)
+            ImpactRatio(frame.name, group, round(float(n)), round(float(n * r)), float(r), float(q))
+            for group, n, r, q in zip(frame.groups, frame.weights, rate, ratio, strict=True)
         ]
     return lines

@@ -13,8 +13,8 @@ from scalefair.estimators import FairGPClassifier, FairGPRegressor
 from scalefair.estimators.loss import LossRegression
 from scalefair.estimators.ridge import RidgeBase
 from scalefair.measures.group_metrics import Mask
+from scalefair.measures.scorers import predicted
 from scalefair.moments.products import CrossMoments
-from scalefair.plots.figures import predicted
 from scalefair.report.judge import Outputs
 from scalefair.report.problem import ReportRows
 
@@ -57,7 +57,7 @@ def weights_around(eta: float) -> Array:
 def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
     """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
 
-    From the stored moments where they are enough (ridge, Gaussian process), else by fitting anew. A
+    From the stored moments where they are enough (ridge, Gaussian process), else by fitting again. A
     Gaussian process without penalty learns hyperparameters of its own.
     """
     etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]

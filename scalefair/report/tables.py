@@ -184,8 +184,8 @@ def _ends(entry: Entry) -> dict[str, float]:
 def twin(frontier: Frontier, provenance: dict[str, str]) -> dict[str, Any]:
     """Return every number of the page, ready for JSON."""
     models = (*frontier.positions, *frontier.others)
-    told = [] if frontier.proxies is None else frontier.proxies.to_dict("records")
-    record = as_record(frontier) | {"provenance": provenance, "proxies": told}
+    proxies = [] if frontier.proxies is None else frontier.proxies.to_dict("records")
+    record = as_record(frontier) | {"provenance": provenance, "proxies": proxies}
     return dict(plain(record | model_lists(models)))
 
 

@@ -26,7 +26,7 @@ GROWING = (
 
 
 def headline(frontier: Frontier) -> str:
-    """Return what fairness costs and what it brings, on the held-out rows."""
+    """Return what fairness costs and what it achieves, on the held-out rows."""
     return " ".join(findings(frontier))
 
 
@@ -47,7 +47,7 @@ def _main(frontier: Frontier) -> str:
     rows = f"on {len(frontier.judge.y):,} held-out rows"
     share = after.get(frontier.limited, after.together)
     if after.reason:
-        return f"{_aim(frontier)}; {rows} nothing can be judged: {after.reason}."
+        return f"{_aim(frontier)}; {rows} the model cannot be judged: {after.reason}."
     if frontier.is_already_met:
         limit = "" if frontier.limit is None else f", the limit is {as_percent(frontier.limit)}"
         return (
@@ -99,14 +99,14 @@ def price(after: Position, before: Position) -> str:
         people = "person" if abs(lost.value) == 1 else "people"
         fewer = f"{abs(lost.value):,.0f} more {people} in {lost.rows:,} decided"
         change = after.get("changed_decisions").value
-        changed = f"{change:,.0f} decisions change{'s' * (change == 1)}"
+        changed = f"{change:,.0f} decision{' changes' if change == 1 else 's change'}"
         if lost.value <= 0:
             gained = f" ({fewer} rightly)" if lost.value else ""
             return f"costs no accuracy{gained}, and {changed}"
         return f"costs {points} points of accuracy ({fewer} wrongly), and {changed}"
     cost = after.get("cost_of_r2")
     if math.isnan(cost.value):
-        return "has no price, for the model without a limit predicts no better than the mean"
+        return "has no measurable cost, since the model without a limit predicts no better than the mean"
     part = "no measurable part" if cost.low <= 0 else as_percent(cost.value)
     errors = [number(one.get("root_mean_squared_error").value) for one in (before, after)]
     ends = f"95 % interval {as_percent(cost.low)} to {as_percent(cost.high)}"
@@ -162,7 +162,7 @@ def position_words(position: Position, frontier: Frontier) -> str:
     """Return what one position of the slider means, in sentences."""
     before = frontier.before
     if position.reason:
-        return f"Nothing can be judged here: {position.reason}."
+        return f"This model cannot be judged: {position.reason}."
     share = position.get(frontier.limited, position.together)
     ends = f"95 % interval {as_percent(share.low)} to {as_percent(share.high)}"
     said = f"{_explains(frontier)} {as_percent(share.value)} of the variance ({ends})"

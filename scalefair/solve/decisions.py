@@ -82,7 +82,7 @@ class DecisionRule:
 
 @dataclass(frozen=True)
 class DecisionSpec:
-    """What is asked of decisions: a limit on the difference of rates; of outcomes with `odds`."""
+    """What decisions must meet: a limit on the difference of rates; of outcomes with `odds`."""
 
     limit: float
     odds: bool = False

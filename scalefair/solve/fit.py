@@ -29,7 +29,7 @@ class Diagnostics:
     ----------
     condition : float
         Condition number κ in the 1-norm (an estimate within a small factor), or of eigenvalues
-        where those are at hand. Where a Cholesky factor solves the system, that of the matrix
+        where those are available. Where a Cholesky factor solves the system, that of the matrix
         scaled to a unit diagonal: columns of different units cost no digits there.
     jitter : float
         What was added to the diagonal, relative to its mean.
@@ -170,7 +170,7 @@ class ProcessFit:
     n_rows: int
     diagnostics: Diagnostics
     search: Search
-    at_bounds: tuple[str, ...]  # what ran to a bound, and what that means
+    at_bounds: tuple[str, ...]  # what reached a bound, and what that means
     phi: FeatureMap | None  # the dense process has no features and no moments
     moments: Moments | None
     evidence: Any  # at other hyperparameters; it refers to the training rows

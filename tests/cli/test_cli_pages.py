@@ -34,7 +34,7 @@ def test_hidden_and_visible_and_the_users_own_model_side_by_side(folder, tmp_pat
     twin = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     rows = pd.DataFrame(twin["positions"])
     names = list(dict.fromkeys(rows["model"]))
-    assert names[-2:] == [compared, "sensitive columns visible"]
+    assert names[-2:] == [compared, "sensitive columns seen"]
     # The user's predictions are those of the held-out rows.
     scores = pd.read_csv(folder / "scores.csv")
     tested = scalefair.report.from_table(pd.read_csv(folder / "loans.csv"), target="repaid", sensitive=["sex"]).tested
@@ -85,12 +85,24 @@ def test_an_audit_of_any_models_as_a_page(folder, tmp_path, threshold):
     assert twin["provenance"]["Hash of the data"].startswith("sha256")
 
 
-def test_a_page_with_weights_says_what_they_do_not_count_in(folder, tmp_path):
+def test_in_every_table_of_a_page_a_weight_of_two_is_the_row_twice(folder, tmp_path):
     scores = pd.read_csv(folder / "scores.csv")
-    scores.assign(w=np.arange(len(scores)) % 3 + 1.0).to_csv(tmp_path / "w.csv", index=False)
-    given = ["audit", tmp_path / "w.csv", "--prediction", "ours", "--sensitive", "sex"]
-    succeed(*given, "--weight", "w", "--html", tmp_path / "a.html")
-    assert "count every row once" in (tmp_path / "a.html").read_text("utf-8")
+    w = np.arange(len(scores)) % 3
+    scores.assign(w=w).to_csv(tmp_path / "w.csv", index=False)
+    scores.loc[np.repeat(scores.index, w)].to_csv(tmp_path / "twice.csv", index=False)
+    common = ["--prediction", "ours", "--sensitive", "sex,race", "--truth", "repaid", "--threshold", 0.5]
+    twins = {}
+    for name, weight in (("w", ["--weight", "w"]), ("twice", [])):
+        succeed("audit", tmp_path / f"{name}.csv", *common, *weight, "--html", tmp_path / f"{name}.html")
+        twins[name] = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+    weighted, repeated = twins["w"], twins["twice"]
+    assert weighted["impact_ratios"] == [pytest.approx(line) for line in repeated["impact_ratios"]]
+    for mine, line in zip(weighted["distributions"], repeated["distributions"], strict=True):
+        assert mine["shares"] == pytest.approx(line["shares"])
+    for mine, line in zip(weighted["calibration"], repeated["calibration"], strict=True):
+        assert [mine[x] for x in ("predicted", "observed")] == pytest.approx([line["predicted"], line["observed"]])
+    assert weighted["provenance"]["Weights"] == "w"
+    assert "sums of weights" in (tmp_path / "w.html").read_text("utf-8")
 
 
 def test_the_truth_changes_what_an_audit_prints(folder):

@@ -60,12 +60,12 @@ def folder(tmp_path_factory):
         ("fit d.csv --target job --sensitive sex --kind regression", "is text; expected numbers"),
         ("fit d.csv --target pay --sensitive sex --out empty", "Path 'empty' is a directory"),
         ("fit d.csv --target pay --sensitive sex --out no/m", "there is no folder"),
-        ("fit d.csv --target pay --sensitive sex --out /dev/null", "/dev/null is no regular file"),
+        ("fit d.csv --target pay --sensitive sex --out /dev/null", "/dev/null is not a regular file"),
         ("fit --scheduler tcp://127.0.0.1:9 --out x", "--scheduler needs DATA"),
         ("fit d.csv --target pay --sensitive sex --scheduler tcp://127.0.0.1:9", "no dask scheduler answered"),
         ("predict nowhere.scalefair d.csv", "'nowhere.scalefair' does not exist"),
-        ("predict notes.txt d.csv", "notes.txt is damaged or no scalefair file"),
-        ("predict d.csv d.csv", "damaged or no scalefair file; give one that scalefair wrote"),
+        ("predict notes.txt d.csv", "notes.txt is damaged or not a scalefair file"),
+        ("predict d.csv d.csv", "damaged or not a scalefair file; give one that scalefair wrote"),
         ("predict m.scalefair nowhere.csv", "no such file or folder"),
         ("predict m.scalefair p.parquet --keep idd", "--keep: column 'idd' is not in the table"),
         ("predict m.scalefair late.csv", "lacks 6 column(s)"),
@@ -81,10 +81,10 @@ def folder(tmp_path_factory):
         ("audit p.parquet --sensitive job", "missing"),
         ("explain d.csv", "--sensitive is needed"),
         ("explain d.csv --sensitive sx", "did you mean 'sex'?"),
-        ("explain d.csv d.csv --sensitive sex", "is one too many"),
+        ("explain d.csv d.csv --sensitive sex", "leave out d.csv"),
         ("explain m.scalefair late.csv", "lacks 6 column(s)"),
         ("explain m.scalefair d.csv --sensitive sex", "for DATA alone"),
-        ("explain notes.txt", "notes.txt is damaged or no scalefair file"),
+        ("explain notes.txt", "notes.txt is damaged or not a scalefair file"),
         ("explain", "Missing argument"),
         ("moments d.csv --like nowhere", "'nowhere' does not exist"),
         ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
@@ -118,7 +118,7 @@ def test_what_may_not_be_read_or_written(folder, tmp_path):
     assert "permission" in line.lower()
     tmp_path.chmod(0o500)
     own = ["--out", tmp_path / "m.scalefair"]
-    assert "may not write into" in refuse("fit", folder / "d.csv", *FIT, *own)
+    assert "no permission to write" in refuse("fit", folder / "d.csv", *FIT, *own)
 
 
 def test_errors_of_the_system_name_the_file_and_the_remedy():

@@ -232,7 +232,7 @@ def test_separated_classes_have_a_finite_answer():
     p = model.predict_proba(X)
     assert ((p > 0) & (p < 1)).all()
     model.set_params(amplitude_bounds=(0.1, 3.0))
-    with pytest.warns(ConvergenceWarning, match=r"amplitude=3 ran to its upper bound: the feat"):
+    with pytest.warns(ConvergenceWarning, match=r"amplitude=3 reached its upper bound: the feat"):
         model.fit(X, y)
     assert "widen amplitude_bounds" in model.at_bounds_[0]
     firm = model.set_params(amplitude=1e4, amplitude_bounds=None).fit(X, y)
@@ -244,7 +244,7 @@ def test_labels_without_signal_run_to_the_lower_bound():
     X = np.random.default_rng(0).normal(size=(40, 2))
     y = np.arange(40) % 2
     y = np.concatenate([y, 1 - y])
-    with pytest.warns(ConvergenceWarning, match=r"ran to its lower bound: the classes show no"):
+    with pytest.warns(ConvergenceWarning, match=r"reached its lower bound: the classes show no"):
         model = FairGPClassifier(eta=0, optimizer=None).fit(np.vstack([X, X]), y)
     assert model.predict_proba(X) == pytest.approx(0.5, abs=1e-3)
 

@@ -277,9 +277,9 @@ def test_length_scales_at_a_bound_are_named():
     X = rng.normal(size=(120, 2))
     y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=120)
     told = quiet(learner(eta=0, length_scale=[1.0, 1.0], length_scale_bounds=(1e-2, 3.0)), X, y)
-    assert "length scale of x1 ran to its upper bound" in told
+    assert "length scale of x1 reached its upper bound" in told
     told = quiet(learner(eta=0, length_scale=1.0, length_scale_bounds=(3.0, 9.0)), X, y)
-    assert "length scale of all inputs ran to its lower bound" in told
+    assert "length scale of all inputs reached its lower bound" in told
 
 
 def test_a_search_that_is_cut_short_says_so():

@@ -65,6 +65,20 @@ def test_every_public_name_exists(tmp_path):
     assert fresh(code, tmp_path).split() == []
 
 
+@pytest.mark.processes
+def test_every_public_name_exists_without_matplotlib(tmp_path):
+    """It is an extra, and a report that lacks it says so before the fit, not after."""
+    code = "import sys\nsys.modules['matplotlib'] = None\nimport scalefair as m\n[getattr(m, n) for n in m.__all__]\n"
+    report = "try:\n    import scalefair.report\nexcept ImportError as error:\n    print(error.name)"
+    assert fresh(code + report, tmp_path).split() == ["matplotlib"]
+
+
+@pytest.mark.processes
+def test_matplotlib_is_not_loaded_beside_a_fit(tmp_path):
+    code = "import sys\nimport scalefair.report\nprint('matplotlib' in sys.modules)"
+    assert fresh(code, tmp_path).split() == ["False"]
+
+
 def test_ci_tests_the_installed_package():
     in_checkout = Path(scalefair.__file__).resolve().is_relative_to(ROOT)
     assert not (in_checkout and os.environ.get("SCALEFAIR_CI"))

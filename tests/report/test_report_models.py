@@ -22,7 +22,7 @@ from scalefair import (
 from scalefair.errors import InputError
 from scalefair.kernels import RBF
 from scalefair.measures import hsic_test
-from scalefair.plots.figures import predicted
+from scalefair.measures.scorers import predicted
 from scalefair.report import make_report
 from scalefair.report.page import render
 from scalefair.report.relatives import has_closed_form_path, scores, weights_around

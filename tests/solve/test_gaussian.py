@@ -324,10 +324,10 @@ def test_profile_finds_the_higher_of_two_maxima(signal, first):
 @pytest.mark.parametrize(
     ("bounds", "start"),
     [
-        ({"noise_bounds": (1e-9, 1e-6)}, "noise=1e-06 ran to its upper bound"),
-        ({"noise_bounds": (30.0, 1e3)}, "noise=30 ran to its lower bound"),
-        ({"amplitude_bounds": (1e-3, 1e-2)}, "amplitude=0.01 ran to its upper bound"),
-        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 ran to its lower bound"),
+        ({"noise_bounds": (1e-9, 1e-6)}, "noise=1e-06 reached its upper bound"),
+        ({"noise_bounds": (30.0, 1e3)}, "noise=30 reached its lower bound"),
+        ({"amplitude_bounds": (1e-3, 1e-2)}, "amplitude=0.01 reached its upper bound"),
+        ({"amplitude_bounds": (50.0, 1e3)}, "amplitude=50 reached its lower bound"),
     ],
 )
 def test_profile_reports_bounds(bounds, start):

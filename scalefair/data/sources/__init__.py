@@ -1,4 +1,4 @@
-"""Where rows come from. Knows no mathematics."""
+"""Where rows come from; no mathematics here."""
 
 from scalefair.data.sources.base import ArraySource, ChunkSource, Sample, Sampler, is_dask
 from scalefair.data.sources.batches import BatchSource

@@ -1,4 +1,4 @@
-"""Rows that a program hands over batch by batch."""
+"""Rows that a program passes batch by batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
 class BatchSource(ChunkSource):
-    """Batches of rows, made afresh for every pass.
+    """Batches of rows, created again for every pass.
 
     Parameters
     ----------

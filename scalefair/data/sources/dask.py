@@ -183,7 +183,7 @@ class DaskSource(ChunkSource):
 
         It has the partitions of `x`, also if that is a data frame. Where dask does not know their
         lengths they are nan, and `row` of a chunk counts from the start of its partition. `shape`,
-        of the value of one row, is () or (t,); by default a call with no rows tells it.
+        of the value of one row, is () or (t,); by default a call with no rows finds it.
         """
         if len(self._parts) > 1:
             self.count()

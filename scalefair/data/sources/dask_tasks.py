@@ -39,7 +39,7 @@ DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
 _LOST = (
     "the dask scheduler at {address} was lost, or lost what it was given ({reason}); start it "
-    "again if need be, connect anew (scalefair.data.sources.connect) and repeat"
+    "again if need be, reconnect (scalefair.data.sources.connect) and repeat"
 )
 
 
@@ -239,7 +239,7 @@ def explained(client: Any) -> Iterator[None]:
 
 @contextmanager
 def allowing(shared: Shared, client: Any) -> Iterator[None]:
-    """Let the graph be larger by what is shared, which dask's warning takes for repetition."""
+    """Let the graph be larger by what is shared, which dask's warning mistakes for repetition."""
     from dask import config, utils
 
     if client is None:

@@ -112,7 +112,7 @@ class ExactProblem:
             lower = cholesky(prior.gram(gram) + noise * np.eye(len(gram)), lower=True)
         except LinAlgError as error:
             raise ValueError(
-                f"noise={noise} drowns in the rounding error of a Gram matrix with trace "
+                f"noise={noise} is lost in the rounding error of a Gram matrix with trace "
                 f"{np.trace(gram):.3g}; use a larger noise variance"
             ) from error
         return ExactGP(self, kernel, float(amplitude), float(noise), eta, gram, prior, lower)

@@ -84,7 +84,7 @@ class DenseEvidence:
         return process.log_evidence, process.gradient, process.scale
 
     def learning_eta(self) -> float:
-        """Return the finite η that length scales are learnt with, where ∞ is asked for."""
+        """Return the finite η that length scales are learnt with, where ∞ is requested."""
         if self.problem.spectrum is None:
             return self.spec.eta
         largest = float(self.problem.spectrum.values.max(initial=0.0))

@@ -259,7 +259,7 @@ class LaplaceEvidence:
         return point.log_evidence, self.gradient(point) if gradient else None
 
     def learning_eta(self) -> float:
-        """Return the finite η to learn with, where ∞ or a limit is asked for."""
+        """Return the finite η to learn with, where ∞ or a limit is requested."""
         spec = self.spec
         most = largest_eta(spec.penalty, self.problem(self.start).system.moments)
         if spec.unfairness is None:

@@ -355,7 +355,7 @@ def scale_sentences(at_bound: Array, names: Sequence[str]) -> list[str]:
         if hits:
             more = f" and {len(hits) - MAX_NAMES} more" if len(hits) > MAX_NAMES else ""
             sentences.append(
-                f"length scale of {', '.join(hits[:MAX_NAMES])}{more} ran to its {end} bound: "
+                f"length scale of {', '.join(hits[:MAX_NAMES])}{more} reached its {end} bound: "
                 f"{meaning}; leave those inputs out, fix the length scale, or widen "
                 "length_scale_bounds"
             )

@@ -54,7 +54,7 @@ class Profile:
     """Where the evidence is largest."""
 
     point: GaussianPoint
-    at_bounds: tuple[str, ...]  # a sentence for each of noise and amplitude that ran to a bound
+    at_bounds: tuple[str, ...]  # a sentence for each of noise and amplitude that reached a bound
 
 
 def profile_noise(
@@ -73,7 +73,7 @@ def profile_noise(
     ratio = max(noise[0] / amplitude[1] ** 2, system.least_ratio), noise[1] / amplitude[0] ** 2
     if not ratio[0] <= ratio[1]:
         raise ValueError(
-            f"noise_bounds={noise} drown in the rounding error of features with amplitude at least "
+            f"noise_bounds={noise} are lost in the rounding error of features with amplitude at least "
             f"{amplitude[0]:g}; allow a noise of {system.least_ratio * amplitude[0] ** 2:.3g}"
         )
     box = _Box(noise, amplitude, ratio)
@@ -158,7 +158,7 @@ def at_log_bounds(name: str, value: float, bounds: Bounds, meaning: tuple[str, s
 
 def _sentence(name: str, value: float, end: int, meaning: tuple[str, str] | None = None) -> str:
     return (
-        f"{name}={value:.3g} ran to its {('lower', 'upper')[end]} bound: "
+        f"{name}={value:.3g} reached its {('lower', 'upper')[end]} bound: "
         f"{(meaning or MEANING[name])[end]}; widen {name}_bounds, fix it, or look at the data"
     )
 

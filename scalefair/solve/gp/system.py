@@ -48,7 +48,7 @@ class GaussianSystem:
     right: Array  # TW (q, r), where R = C_φψT
     n: float
     square: float  # Σ w|y − ȳ|² over all outputs
-    least_ratio: float  # σ²/a² below which the noise drowns in the rounding error of ΦᵀΦ
+    least_ratio: float  # σ²/a² below which the noise is lost in the rounding error of ΦᵀΦ
 
     @classmethod
     def build(
@@ -65,7 +65,7 @@ class GaussianSystem:
             raise ValueError("the moments hold no rows of positive weight; accumulate some rows first")
         if not (np.isfinite(moments.scatter).all() and np.isfinite(moments.shift).all()):
             raise ValueError(
-                "the moments contain NaN or infinity, so that there is no evidence; look for huge "
+                "the moments contain NaN or infinity, so there is no evidence; look for huge "
                 "or missing values among the inputs and targets"
             )
         gram, target = statistics or (
@@ -160,7 +160,7 @@ class GaussianPoint:
         ratio = float(noise) / float(amplitude) ** 2
         if not system.least_ratio <= ratio < np.inf:
             raise ValueError(
-                f"noise={noise} drowns in the rounding error of features with amplitude="
+                f"noise={noise} is lost in the rounding error of features with amplitude="
                 f"{amplitude} and largest eigenvalue {system.values.max(initial=0.0):.3g}; use a "
                 f"noise of at least {system.least_ratio * float(amplitude) ** 2:.3g}"
             )

@@ -36,7 +36,7 @@ PATIENCE = {False: 5.0, True: 10.0}
 # Passes after which all are full, except a last one: where reading the rows is the main cost, many
 # light passes are expensive
 MAX_LIGHT_PASSES = 6
-CIRCLES = 12  # steps without progress after which η is no longer taken from every model anew
+CIRCLES = 12  # steps without progress after which η is no longer taken from every model again
 SETTLED = 1.0  # decrement, in units of J, of a fit that is near enough its optimum to start from
 
 
@@ -195,7 +195,7 @@ class _Descent:
         return slice_.along_limit(self.weight)
 
     def _choose_light(self, local: Local, seen: bool, decrement: float, least: float) -> None:
-        """Leave out a new second derivative while the one at hand serves well."""
+        """Leave out a new second derivative while the current one serves well."""
         before, self.last = self.last, decrement
         # Passes until the decrement is within `tol`, if each lowers it as the last one did.
         left = np.inf
@@ -282,7 +282,7 @@ def loss_path(problem: Problem, spec: Spec, etas: Array, tol: float, max_iter: i
     """Return the fits at increasing weights, each starting where the one before ended."""
     fits, warm = [], None
     for eta in etas:
-        # The limit of η → ∞ starts anew: until Rᵀβ is 0, no step can be compared with another.
+        # The limit of η → ∞ starts over: until Rᵀβ is 0, no step can be compared with another.
         warm = None if eta == float("inf") else warm
         result = newton(problem, Goal(spec.alpha, float(eta)), warm=warm, tol=tol, max_iter=max_iter)
         fits.append(problem.fit(result, spec))

@@ -129,7 +129,7 @@ class Problem:
         return slope
 
     def is_within(self, theta: Array, weight: Weight) -> bool:
-        """Return True if θ obeys Rᵀβ = 0, as η = ∞ asks for."""
+        """Return True if θ obeys Rᵀβ = 0, as η = ∞ requires."""
         beta = theta[: len(self.system.ridge)]
         factor = self.system.factor if weight.limit is None else self.system.share_factor
         size = np.sum(factor**2) * np.sum(beta**2)

@@ -28,7 +28,7 @@ from scalefair.solve.ridge.system import System, rescale, spread
 
 
 def output_kernel(kernel: Any) -> OutputKernel:
-    """Return the kernel on f that a valid parameter asks for; None: the linear one."""
+    """Return the kernel on f of a valid parameter; None: the linear one."""
     if kernel is None:
         return OutputKernel(1.0, np.zeros(0), 1.0)
     if isinstance(kernel, RBF):
@@ -72,7 +72,7 @@ def with_ridge_curve(design: Design, moments: Moments, sample: Chunk, alpha: flo
 
 
 def check_no_share(system: System, alpha: float, unfairness: float | None) -> None:
-    """Raise NotAttainableError if a limit of 0 is asked for and no mean of f is free of s."""
+    """Raise NotAttainableError if a limit of 0 is requested and no mean of f is free of s."""
     if unfairness == 0:
         check_attainable(Spectrum.of(system).at(alpha).quadratic(), 0.0)
 

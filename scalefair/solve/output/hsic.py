@@ -30,7 +30,7 @@ from scalefair.solve.ridge.system import System
 # Derivatives of waves that are summed to scale the steps; with more only the linear part is
 MAX_CURVATURE_COLUMNS = 2048
 MAX_ITER = 500
-ROUND = 50  # steps after which the coordinates are chosen anew
+ROUND = 50  # steps after which the coordinates are chosen again
 TOL = 1e-4  # largest entry of the gradient in z at which L-BFGS stops
 # Fall of J, relative to J or u, in a step below which it stops, whatever the gradient
 LEAST_FALL = 1e-13
@@ -86,7 +86,7 @@ class OutputObjective:
         variance = np.sum(coef * (self.system.covariance @ coef), axis=0)
         if not variance.min() > 0:
             raise ValueError(
-                "the predictions are constant, so that there is no distribution of them to make "
+                "the predictions are constant, so there is no distribution of them to make "
                 "independent; give features that explain y, use a smaller alpha, or eta=0"
             )
         point = self._point(coef, np.zeros(coef.shape[1]), np.sqrt(variance))
@@ -236,7 +236,7 @@ def solve_output(
     hessian: Array | None = None, tol: float = TOL, max_iter: int = MAX_ITER,
     progress: Callable[[], Any] | None = None,
 ) -> OutputFit:  # fmt: skip
-    """Minimise J, of natural size `unit`, by L-BFGS in coordinates chosen anew at times."""
+    """Minimise J, of natural size `unit`, by L-BFGS in coordinates chosen again at times."""
     if objective.eta == 0:  # the start is the optimum
         return OutputFit(coef, intercept, objective.dependence(coef), 0)
     n_iter, largest, goes_on = 0, np.nan, True

@@ -181,7 +181,7 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
         else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
     )
     warnings.warn(
-        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; ask for more "
+        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; allow more "
         "than that, or give more rows, or more or other features",
         UserWarning,
         stacklevel=2,

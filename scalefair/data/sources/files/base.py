@@ -183,7 +183,7 @@ def arrow_filesystem(fs: Any) -> Any:
 
 @contextmanager
 def content_errors(where: Any, expected: str) -> Iterator[None]:
-    """Turn pyarrow's complaints about the content into a ValueError that names the file."""
+    """Turn pyarrow's errors about the content into a ValueError that names the file."""
     try:
         yield
     except (pa.ArrowMemoryError, pa.ArrowCancelled):

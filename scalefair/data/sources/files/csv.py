@@ -103,7 +103,7 @@ class CsvFiles(Files):
         raise ValueError(no_rows(self.listing.names))
 
     def _check_head(self, number: int) -> None:
-        """Raise InputError if the first bytes are no text, or need other options."""
+        """Raise InputError if the first bytes are not text, or need other options."""
         path, fs = self.listing.paths[number], arrow_filesystem(self.listing.filesystem)
         where = self.listing.names[number]
         with content_errors(where, self.expected), fs.open_input_stream(path) as file:

@@ -75,7 +75,7 @@ class ParquetFiles(Files):
 
     def _open(self, number: int) -> pa.parquet.ParquetFile:
         # pre_buffer would read whole row groups, and mapped memory ends the process if the file
-        # is cut short meanwhile.
+        # is cut short in the meantime.
         fs = self.listing.filesystem
         size = _BUFFER if isinstance(fs, LocalFileSystem) else _REMOTE_BUFFER
         return pa.parquet.ParquetFile(

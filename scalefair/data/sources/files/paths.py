@@ -49,12 +49,12 @@ def find_files(path: PathOrPaths, filesystem: Any, endings: tuple[str, ...]) -> 
     locations = [_location(item, filesystem) for item in _as_list(path)]
     fs = locations[0][0]
     if any((type(o), o.protocol) != (type(fs), fs.protocol) for o, _ in locations):
-        raise ValueError(f"path={path!r} lies on several filesystems; give files of one of them")
+        raise ValueError(f"path={path!r} is on several filesystems; give files of one of them")
     pairs = [pair for _, where in locations for pair in _expand(fs, where, endings)]
     paths = tuple(file for file, _ in pairs)
     twice = first_repeated(paths)
     if twice is not None:
-        raise ValueError(f"{_name(fs, twice)}: listed twice, so that its rows would count twice")
+        raise ValueError(f"{_name(fs, twice)}: listed twice, so its rows would count twice")
     return Listing(fs, paths, tuple(_keys(file, base) for file, base in pairs))
 
 

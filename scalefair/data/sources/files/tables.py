@@ -42,7 +42,7 @@ def without_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def to_pandas(table: pa.Table) -> Any:
-    """Return a partition of a dask frame, which takes all columns of Python objects for text.
+    """Return a partition of a dask frame, which treats all columns of Python objects as text.
 
     Booleans with missing values, decimals and days must not be such. Categories are text, of
     whatever type they are: pieces have dictionaries of their own.
