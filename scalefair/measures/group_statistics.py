@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -197,20 +198,25 @@ class GroupStatistics:
         Cells merge by Chan's update: scatter = Σ scatter + Σ w (mean − common mean)².
         """
         cells, _, group = distinct(self.cells[:, list(columns)])
-        n, w = len(cells), self.weight[:, None]
-        sums = {name: _sums(group, n, vars(self)[name]) for name in ("rows", "weight", "outcomes", "squares", "counts")}
-        mean = _sums(group, n, w * self.mean) / sums["weight"][:, None]
-        scatter = _sums(group, n, self.scatter + w * (self.mean - mean[group]) ** 2)
+        n, w, indicator = len(cells), self.weight[:, None], _indicator(group, len(cells))
+        added = ("rows", "weight", "outcomes", "squares", "counts")
+        sums = {name: _sums(indicator, vars(self)[name]) for name in added}
+        mean = _sums(indicator, w * self.mean) / sums["weight"][:, None]
+        scatter = _sums(indicator, self.scatter + w * (self.mean - mean[group]) ** 2)
         high = np.full((n, self.high.shape[1]), -np.inf)
         np.maximum.at(high, group, self.high)
         return GroupStatistics(cells=cells, mean=mean, scatter=scatter, high=high, **sums)
 
 
-def _sums(cell: NDArray[np.intp], n: int, values: NDArray[Any]) -> NDArray[Any]:
+def _indicator(cell: NDArray[np.intp], n: int) -> Any:
+    """Return the sparse (n, rows) matrix that sums over the rows of each cell."""
+    return csr_array((np.ones(len(cell)), cell, np.arange(len(cell) + 1)), (len(cell), n)).T
+
+
+def _sums(indicator: Any, values: NDArray[Any]) -> NDArray[Any]:
     """Sum the values of the rows of each cell, of shape (n, ...)."""
-    indicator = csr_array((np.ones(len(cell)), cell, np.arange(len(cell) + 1)), (len(cell), n))
-    sums = indicator.T @ values.reshape(len(values), int(np.prod(values.shape[1:])))
-    return np.asarray(sums.reshape(n, *values.shape[1:]), values.dtype)
+    sums = indicator @ values.reshape(len(values), math.prod(values.shape[1:]))
+    return np.asarray(sums.reshape(indicator.shape[0], *values.shape[1:]), values.dtype)
 
 
 @dataclass(eq=False)
@@ -240,10 +246,10 @@ class GroupAccumulator:
 
 def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupStatistics:
     cells, _, cell = distinct(rows.codes[:, list(crossing)])
-    n, w, values = len(cells), rows.weight, rows.values
-    weight = _sums(cell, n, w)
-    mean = _sums(cell, n, w[:, None] * values) / weight[:, None]
-    scatter = _sums(cell, n, w[:, None] * (values - mean[cell]) ** 2)
+    n, w, values, indicator = len(cells), rows.weight, rows.values, _indicator(cell, len(cells))
+    weight = _sums(indicator, w)
+    mean = _sums(indicator, w[:, None] * values) / weight[:, None]
+    scatter = _sums(indicator, w[:, None] * (values - mean[cell]) ** 2)
     counts, high = np.zeros((n, len(plan.models), 0)), np.full((n, len(plan.models)), -np.inf)
     np.maximum.at(high, cell, rows.predictions)
     if plan.edges is not None:
