@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._measure import RESULTS, save_lines
 from benchmarks.streams import SENSITIVE, cluster, fit_dask, fit_scan, write_table
-from scalefair import FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
+from scalefair import CrossFit, FairGPRegressor, FairKernelRidge, FairKernelRidgeCV, FairRidge, audit
 from scalefair.datasets import make_biased_income
 
 CHUNK = 2_000
@@ -128,12 +128,15 @@ def exact(n: int, *, limited: bool) -> Line:
     return Line(fit(model, X, y, s), floor, 1.6 if limited else 5.0)
 
 
-def trees(n: int, *, cv: bool) -> Line:
+def trees(n: int, *, cv: bool, fit_on: str = "sample", proxies: bool = False) -> Line:
+    """Boosted trees inside; of `proxies`, x tells about s, which asks for models of s as well."""
     X, y, s = numbers(n, 10)
+    s = s + X[:, :2] if proxies else s
     base = HistGradientBoostingRegressor(random_state=0)
-    options = {"base_estimator": base, "n_components": 100, "random_state": 0, "unfairness": 0.05}
+    inside = CrossFit(base, fit_on=fit_on)
+    options = {"base_estimator": inside, "n_components": 100, "random_state": 0, "unfairness": 0.05}
     model = FairKernelRidgeCV(**options) if cv else FairKernelRidge(**options)
-    return Line(fit(model, X, y, s), lambda: clone(base).fit(X, y), 6.5)
+    return Line(fit(model, X, y, s), lambda: clone(base).fit(X, y), 2.0 if fit_on == "split" else 6.5)
 
 
 def audit_rows(n: int, target: float) -> Line:
@@ -210,6 +213,9 @@ def lines(folder: Path, *, quick: bool) -> dict[str, Callable[[], Line]]:
         "exact_limit": lambda: exact(2_000 // part, limited=True),
         "trees_cv": lambda: trees(20_000 // part, cv=True),
         "trees_one": lambda: trees(20_000 // part, cv=False),
+        "trees_quick": lambda: trees(20_000 // part, cv=True, fit_on="split"),
+        "trees_proxies": lambda: trees(20_000 // part, cv=True, proxies=True),
+        "trees_proxies_quick": lambda: trees(20_000 // part, cv=True, fit_on="split", proxies=True),
         "frontier_kernel": lambda: frontier_command("kernel", 8.0, folder),
         "frontier_auto": lambda: frontier_command("auto", 25.0, folder),
         "first_fit": lambda: first_fit(cold=False),

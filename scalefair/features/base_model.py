@@ -204,6 +204,7 @@ def weight_name(model: Any) -> str | None:
 MAX_GROUPS = 4  # groups that one classifier predicts; of more, functions of s are predicted
 MAX_DIRECTIONS = 4  # functions of s at most, a model for each
 ROUNDS = 3  # terms of the series of functions of s
+STANDARD_ERRORS = 2.0  # by which a function of s must explain more than chance does
 LEAST_NEW = 1e-2  # share of the variance of a function of s that is new, or it is left out
 EPS = 1e-3  # ridge of functions of s, in units of k(s, s), or of the variance of numbers as given
 ROWS = 8192  # rows of ψ at once
@@ -250,7 +251,7 @@ class SensitiveTarget:
         return np.concatenate([rows.argmax(axis=1) for rows, _ in self._chunks()])
 
     def explaining(self, h: Array, before: Array) -> Array:
-        """Return the functions of s that explain h best and are new, of variance 1."""
+        """Return the functions of s that explain h best, more than chance, and are new, of variance 1."""
         p = (self.weight / self.weight.sum())[:, None]
         width, h = n_features(self.psi), h - np.sum(p * h, axis=0)
         mean, scatter, cross = np.zeros(width), np.zeros((width, width)), 0.0
@@ -259,13 +260,17 @@ class SensitiveTarget:
             mean, scatter = mean + weighed.sum(axis=0), scatter + weighed.T @ rows
             cross = cross + weighed.T @ h[at]
         covariance = scatter - np.outer(mean, mean)
-        coef = np.linalg.solve(covariance + np.diag(self._ridge(covariance)), cross)
+        solved = np.linalg.solve(covariance + np.diag(self._ridge(covariance)), np.hstack([cross, covariance]))
+        coef, hat = solved[:, : h.shape[1]], solved[:, h.shape[1] :]
         leading = np.linalg.svd(coef, full_matrices=False)[2][:MAX_DIRECTIONS]
         g = np.concatenate([rows @ (coef @ leading.T) for rows, _ in self._chunks()])
-        g = g - np.sum(p * g, axis=0)
+        g, h = g - np.sum(p * g, axis=0), h @ leading.T
         new = g - before @ (before.T @ (p * g)) if before.shape[1] else g
         size, left = (np.sum(p * part**2, axis=0) for part in (g, new))
-        counts = left > LEAST_NEW * np.maximum(size, np.finfo(float).tiny)
+        # Mean and deviation of Cov(g, h) / Var h where h does not depend on s.
+        chance = np.sum(p**2) * (np.trace(hat) + STANDARD_ERRORS * np.sqrt(2 * np.trace(hat @ hat)))
+        counts = np.sum(p * g * h, axis=0) > chance * np.sum(p * h**2, axis=0)
+        counts &= left > LEAST_NEW * np.maximum(size, np.finfo(float).tiny)
         return np.asarray(new[:, counts] / np.sqrt(left[counts]))
 
     def _ridge(self, covariance: Array) -> Array:

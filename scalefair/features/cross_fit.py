@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from threadpoolctl import threadpool_limits
 
-from scalefair._hash import digest
+from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Array, Chunk
 from scalefair.data import frames
 from scalefair.data.folds import Folds, make_folds
@@ -44,6 +44,7 @@ from scalefair.features.training import Training, sensitive_map
 from scalefair.features.trees import OF_SCALE, Trees
 
 FOLDS = 5  # folds of the cross-fitting where no cross-validation asks for others
+SPLIT = 3  # of so many rows the fair model gets one, where the base model is fitted once
 # Less than this share of a fresh copy's error: a fitted model has seen the rows, most likely
 SUSPICIOUS = 0.5
 SUSPECT_ROWS = 4000  # rows that this is judged on, half of them to fit the copy
@@ -58,7 +59,9 @@ class CrossFit(Stores, BaseEstimator):
         Any scikit-learn regressor, classifier or pipeline, fitted or not; "trees" are boosted ones.
     sample_size : int, default=100_000
         Number of rows that it is fitted on if X is not in memory, chosen by row number.
-    fit_on : {"sample", "collection"}, default="sample"
+    fit_on : {"sample", "split", "collection"}, default="sample"
+        "sample" fits a copy without each fold, and one on all rows. "split" is quick: one fit, on two
+        of three rows by row number; the fair model is fitted and judged on the others.
         "collection" passes dask collections to its `fit` instead, for models that accept them; its
         `predict` must accept the rows of a partition.
     sensitive_estimator : "auto", estimator or None, default="auto"
@@ -87,7 +90,7 @@ class CrossFit(Stores, BaseEstimator):
         how = base if isinstance(base, cls) else cls(base)
         check_base(how.estimator)
         check_count("sample_size", how.sample_size)
-        check_choice("fit_on", how.fit_on, ("sample", "collection"))
+        check_choice("fit_on", how.fit_on, ("sample", "split", "collection"))
         check_sensitive(how.sensitive_estimator)
         return how
 
@@ -110,6 +113,12 @@ class OutOfFold:
         return replace(chunk, h=h)
 
 
+def _only_unseen(folds: Folds, chunk: Chunk) -> Chunk:
+    """Return the chunk with weight 0 for rows that one base model was fitted on: all but fold 0."""
+    fold = folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
+    return replace(chunk, weight=np.where(fold == 0, chunk.weights, 0.0))
+
+
 def cross_fit(  # noqa: PLR0917
     training: Training, how: CrossFit, scale: str, folds: Folds | None, n_jobs: int | None, progress: Progress | None
 ) -> Training:
@@ -123,9 +132,8 @@ def cross_fit(  # noqa: PLR0917
         check_varies(model, [base.join(training.split_sample).h])
         if not with_sensitive:
             return _with_base(training, base, base.attach(split), 0)
-    if folds is None:
-        n = training.survey.n_rows
-        folds, _ = make_folds(min(FOLDS, n), None, range(n), training.seed + 1)
+    folds = _folds_of_fits(training, how, folds, fitted=fitted)
+    split = split if folds.count else split.then(partial(_only_unseen, folds))
     model = model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
         count = folds.count + 1
@@ -139,20 +147,28 @@ def cross_fit(  # noqa: PLR0917
     with progress.steps("base models") if progress else nullcontext() as step:
         fits = _FoldFits(training, how, folds, n_jobs, step)
         bases, h = fits.base_models(model, scale)
-        check_varies(model, [h[fits.fold == k] for k in range(folds.count)])
+        check_varies(model, [h[fits.fold == k] for k in range(max(folds.count, 1))])
         if with_sensitive:
             bases, h = fits.with_propensities(how.sensitive_estimator, bases, h)
     base = _signed(bases[-1], training)
-    join: Any = OutOfFold(tuple(bases[:-1]), folds, base)
+    join: Any = OutOfFold(tuple(bases[:-1]), folds, base) if folds.count else base.join
     join = FromArray(h) if isinstance(training.given, ArraySource) else join
-    return _with_base(training, base, split.then(join), 0 if fitted else len(h))
+    return _with_base(training, base, split.then(join), 0 if fitted else int(np.sum(fits.fold != folds.count)))
+
+
+def _folds_of_fits(training: Training, how: CrossFit, folds: Folds | None, *, fitted: bool) -> Folds:
+    """Return the folds; for one fit a count of 0, and fold 0 is left out."""
+    if how.fit_on == "split" and not fitted:  # not the seed of the folds that judge: each needs such rows
+        return Folds(0, partial(balanced_fold, SPLIT, training.seed + 3))
+    n = training.survey.n_rows
+    return folds or make_folds(min(FOLDS, n), None, range(n), training.seed + 1)[0]
 
 
 def _wants_sensitive(training: Training, how: CrossFit) -> bool:
     """Return True if models of s are requested: where predictions do not see s."""
     prepared = training.preparation
     seen = prepared.sensitive_columns is not None and not prepared.hide_sensitive
-    wanted = how.sensitive_estimator is not None and how.fit_on == "sample"
+    wanted = how.sensitive_estimator is not None and how.fit_on != "collection"
     return wanted and not seen and prepared.sensitive_encoder is not None and not training.partial
 
 
@@ -259,7 +275,9 @@ class _FoldFits:
         encoder: Any = self._training.preparation.sensitive_encoder
         s = encoder.transform(frames.take_rows(self._rows.s, self.counted))
         psi: Any = sensitive_map(self._training)
-        target = SensitiveTarget(psi, np.asarray(s), self._weight[self.counted], self.counted)
+        # Rows that one fit has seen choose no function of s: h is not known of them.
+        weight = self._weight * ((self.fold == 0) | (self._count > 1))
+        target = SensitiveTarget(psi, np.asarray(s), weight[self.counted], self.counted)
         own = sensitive_model(bases[0].model, of_groups=target.n_groups > 0)
         model = _seeded(own if isinstance(asked, str) else asked, self._training.seed)
         propensities, e = learn_propensities(target, partial(self.fit, model), h)
@@ -305,7 +323,7 @@ class _FoldFits:
     def _columns(self, name: str, model: Any, parts: dict[int, Array]) -> Array:
         """Return the predictions of unseen rows, one row for each row that was fitted on."""
         width = next(iter(parts.values())).shape[1]
-        h = np.empty((len(self.fold), width))
+        h = np.zeros((len(self.fold), width))
         for k, part in parts.items():
             if part.shape[1] != width:
                 raise ValueError(

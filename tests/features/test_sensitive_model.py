@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from scalefair import CrossFit, FairKernelRidge, FairKernelRidgeCV, FairRidge
+from scalefair import BatchSource, CrossFit, FairKernelRidge, FairKernelRidgeCV, FairRidge
 from scalefair._hash import balanced_fold
-from scalefair.features.base_model import MAX_GROUPS, ROUNDS, sensitive_model
-from scalefair.features.cross_fit import FOLDS
+from scalefair.features.base_model import MAX_GROUPS, ROUNDS, SensitiveTarget, sensitive_model
+from scalefair.features.cross_fit import FOLDS, SPLIT
+from scalefair.features.exact import Identity
 from scalefair.features.trees import Trees
 from tests.errors import refused
 
@@ -65,8 +66,66 @@ def test_numbers_and_many_groups_are_a_few_directions():
     X, _, y = problem()
     age = X[:, :2] + np.random.default_rng(1).normal(size=(600, 2))
     assert fair().fit(X, y, sensitive_features=age).moments_.blocks["base"] == 1 + ROUNDS
-    many = np.random.default_rng(2).integers(0, MAX_GROUPS + 1, 600).astype(str)
-    assert fair().fit(X, y, sensitive_features=many).moments_.blocks["base"] == 1 + ROUNDS
+    many = np.digitize(age[:, 0], np.linspace(-1, 1, MAX_GROUPS)).astype(str)
+    assert fair().fit(X, y, sensitive_features=many).moments_.blocks["base"] > 2
+
+
+def test_numbers_that_explain_nothing_beyond_chance_need_no_models():
+    """As often as two standard errors allow; y depends on s, but nothing that x tells of y does."""
+    needed = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, s = rng.normal(size=(400, 3)), rng.normal(size=(400, 2))
+        model = fair(eta=None, unfairness=0.02).fit(X, X[:, 0] + s[:, 0], sensitive_features=s)
+        needed.append(model.moments_.blocks["base"] > 1)
+    assert np.mean(needed) <= 0.15
+
+
+def test_chance_is_that_of_shuffled_rows():
+    """Of rows that are shuffled, few functions explain more than chance."""
+    rng = np.random.default_rng(0)
+    s, h = rng.normal(size=(300, 2)), rng.normal(size=(300, 1)) ** 3
+    weight = rng.integers(1, 4, 300).astype(float)
+    psi = Identity().fit(s)
+    found = []
+    for _ in range(400):
+        target = SensitiveTarget(psi, rng.permutation(s), weight, np.arange(300))
+        found.append(target.explaining(h, h[:, :0]).shape[1])
+    # One function, two columns: at most as often as a χ² of 2 degrees is above 2 + 2·2.
+    assert 0 < np.mean(found) < 0.08
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_split_fits_once_and_the_fair_model_on_rows_that_the_base_has_not_seen(streamed):
+    X, _, y = problem(900)
+    s = X[:, :1] + np.random.default_rng(1).normal(size=(900, 1))
+    base = CrossFit(TREE, fit_on="split")
+    given = BatchSource([(X[:500], y[:500], s[:500]), (X[500:], y[500:], s[500:])]) if streamed else X
+    rest = (None, {}) if streamed else (y, {"sensitive_features": s})
+    model = fair(base, feature_map="linear").fit(given, rest[0], **rest[1])
+    unseen = balanced_fold(SPLIT, 3, np.arange(900)) == 0
+    tree = clone(TREE).set_params(random_state=0).fit(X[~unseen], y[~unseen])
+    np.testing.assert_array_equal(model.base_estimator_.predict(X), tree.predict(X))
+    assert model.n_base_samples_ == np.sum(~unseen)
+    assert model.moments_.weight == np.sum(unseen)
+    np.testing.assert_allclose(model.moments_.mean("base")[0], tree.predict(X[unseen]).mean())
+    assert model.moments_.blocks["base"] > 1
+    groups = fair(base).fit(X, y, sensitive_features=np.digitize(s[:, 0], [0]).astype(str))
+    assert groups.moments_.blocks["base"] == 2
+
+
+def test_a_limit_holds_on_new_rows_with_one_fit():
+    """All rows that judge are new to the base model, whose errors are therefore those of new rows."""
+    rng, shares = np.random.default_rng(7), []
+    trees = CrossFit(HistGradientBoostingRegressor(max_iter=20, max_leaf_nodes=8), fit_on="split")
+    for _ in range(8):
+        X = rng.normal(size=(7000, 3))
+        s = (rng.random(7000) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+        y = X[:, 0] + X[:, 1] ** 2 + 0.5 * s + rng.normal(size=7000)
+        model = FairKernelRidgeCV(base_estimator=trees, n_components=20, unfairness=0.02, random_state=0)
+        f = model.fit(X[:2000], y[:2000], sensitive_features=s[:2000].astype(str)).predict(X[2000:])
+        shares.append(np.corrcoef(f, s[2000:])[0, 1] ** 2 if np.ptp(f) else 0.0)
+    assert np.mean(shares) < 0.02
 
 
 def test_a_fitted_base_model_stays_as_it_is():
