@@ -26,8 +26,8 @@ TOLERANCE = 1e-9
 CHUNK_ROWS = 8192
 """Rows that a thread takes at a time."""
 
-MAX_BLOCK_NUMBERS = 2**17
-"""Numbers in the feature rows that are computed at a time."""
+MAX_BLOCK_NUMBERS = 2**19
+"""Numbers in the feature rows that are computed at a time: many, since moments of all folds are added each time."""
 
 
 @dataclass(frozen=True, eq=False)
