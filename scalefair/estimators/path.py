@@ -121,9 +121,9 @@ class FairPath(PathBase):
     -----
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
-    the point of the grid with the least held-out error whose held-out share, with ¾ of its
-    standard error, is at most u, or a constant, with a warning, where that errs less; it has
-    `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
+    the fit of least held-out error whose held-out share, with ¾ of its standard error, is at most
+    u (scores between the etas of the grid are interpolated), or a constant, with a warning, where
+    that errs less; it has `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
     error on the training rows, which changes no share.
     """
 
@@ -170,13 +170,14 @@ class FairPath(PathBase):
 
     def _held_out_limit(self, scores: GridScores, unfairness: float) -> Any:
         """The fit that cross-validation under the limit takes of this grid."""
-        choice = choose(scores, self.etas, unfairness)
+        scores, etas = scores.finer(self.etas)
+        choice = choose(scores, etas, unfairness)
         if choice is None and scores.constant is None:
-            raise not_within(unfairness, scores.bounds(self.etas, unfairness), BOUND)
+            raise not_within(unfairness, scores.bounds(etas, unfairness), BOUND)
         if choice is None:
-            warn_of_constant(scores, self.etas, unfairness)
+            warn_of_constant(scores, etas, unfairness)
             return with_held_out(self._estimator._constant())
-        alpha, eta = float(self.alphas[choice.alpha]), float(self.etas[choice.eta])
+        alpha, eta = float(self.alphas[choice.alpha]), float(etas[choice.eta])
         if unfairness == 0:
             fit = self._estimator._at(alpha, unfairness=0.0)
         else:

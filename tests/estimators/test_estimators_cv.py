@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, TimeSeriesSplit
 
 from scalefair import FairKernelRidge, FairKernelRidgeCV, FairRidge
@@ -338,3 +339,15 @@ def test_paths_without_sensitive_attributes_or_moments():
         dense.path()
     with refused("alphas="):
         fitted("linear")[0].path(alphas=[np.inf])
+
+
+def test_the_path_of_one_fit_has_the_fits_under_other_limits():
+    """Between the etas of the grid, too: a limit must not fall back on the next fairer one."""
+    X, y, groups = rows(n=600)
+    model = FairKernelRidgeCV(unfairness=0.1, length_scale=2.0, random_state=0).fit(X, y, sensitive_features=groups)
+    for limit in np.geomspace(0.01, 0.25, 9):
+        at, own = model.path_.at(unfairness=limit), clone(model).set_params(unfairness=limit)
+        own.fit(X, y, sensitive_features=groups)
+        assert at.alpha_ == own.alpha_
+        assert at.eta_ == pytest.approx(own.eta_, rel=0.15)
+        assert at.explained_share_cv_ == pytest.approx(own.explained_share_cv_, rel=0.1, abs=1e-3)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
 from scipy.linalg import LinAlgError
 
 from scalefair import held_out, penalties
@@ -25,6 +26,8 @@ from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
+
+STEP = 1.1  # ratio of neighbouring etas at most where a limit chooses among them
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +164,25 @@ class GridScores:
             np.concatenate(both, axis=2)[:, :, order] for both in ((self.mse, more.mse), (self.share, more.share))
         )
         return replace(self, mse=mse, share=share)
+
+    def finer(self, etas: Array) -> tuple[GridScores, Array]:
+        """Return scores of so many etas that a limit finds one just inside it, and these etas.
+
+        Both scores are smooth in log η: monotone cubics between the positive etas, which are sorted.
+        """
+        at = np.flatnonzero((etas > 0) & np.isfinite(etas))
+        logs = np.log(etas[at])
+        steps = np.ceil(np.diff(logs) / np.log(STEP) - 1e-9).astype(int)
+        between = [np.linspace(*ends, n + 1)[1:-1] for *ends, n in zip(logs, logs[1:], steps, strict=False)]
+        more = np.concatenate([np.empty(0), *between])
+        if not len(more):
+            return self, etas
+        missing = np.isnan(self.share[:, :, at]).any(axis=(0, 2))
+        parts = (np.nan_to_num(part[:, :, at]) for part in (self.mse, self.share))
+        mse, share = (PchipInterpolator(logs, part, axis=2)(more) for part in parts)
+        share[:, missing] = np.nan
+        all_etas, order = np.unique(np.concatenate([etas, np.exp(more)]), return_index=True)
+        return self.beside(replace(self, mse=mse, share=share), order), all_etas
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,9 +116,10 @@ def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool = Tr
     """Return the result with the scores of its grid, and the best point on it."""
     alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
-    choice = choose(scores, etas, unfairness)
-    if unfairness and refine and choice is not None and choice.eta > 0:
-        more = between(etas, choice.eta)
+    fine, fine_etas = scores.finer(etas)
+    choice = choose(fine, fine_etas, unfairness) if unfairness and refine else None
+    if choice is not None and choice.eta > 0:
+        more = between(etas, int(np.searchsorted(etas, fine_etas[choice.eta])))
         # Points that are there already keep their scores.
         etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
         scores = scores.beside(fits.score(alphas, more), order)
