@@ -79,33 +79,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Audit": "scalefair.auditing",
-    "BatchSource": "scalefair.data.sources",
-    "Certificate": "scalefair.auditing",
-    "NotCertifiedError": "scalefair.errors",
-    "CrossFit": "scalefair.features.cross_fit",
-    "Decisions": "scalefair.estimators.decisions",
-    "FairKernel": "scalefair.solve.dense.kernel",
-    "Moments": "scalefair.moments",
-    "PartyMaps": "scalefair.estimators.parties",
-    "group_probabilities": "scalefair.data.probabilities",
-    "SensitiveRows": "scalefair.solve.dense.kernel",
-    "audit": "scalefair.auditing",
-    "certify": "scalefair.auditing",
-    "config_context": "scalefair._config",
-    "explain_share": "scalefair.measures.explanation",
-    "proxies": "scalefair.measures.proxy_shares",
-    "get_config": "scalefair._config",
-    "limit_gap": "scalefair.any_model",
-    "load": "scalefair.persistence",
-    "make_fair": "scalefair.any_model",
-    "save": "scalefair.persistence",
-    "scan_csv": "scalefair.data.sources",
-    "scan_parquet": "scalefair.data.sources",
-    "set_config": "scalefair._config",
-    "to_onnx": "scalefair.exporting",
+    "_config": ("config_context", "get_config", "set_config"),
+    "any_model": ("limit_gap", "make_fair"),
+    "auditing": ("Audit", "Certificate", "audit", "certify"),
+    "data.probabilities": ("group_probabilities",),
+    "data.sources": ("BatchSource", "scan_csv", "scan_parquet"),
+    "errors": ("NotCertifiedError",),
+    "estimators.decisions": ("Decisions",),
+    "estimators.parties": ("PartyMaps",),
+    "exporting": ("to_onnx",),
+    "features.cross_fit": ("CrossFit",),
+    "measures.explanation": ("explain_share",),
+    "measures.proxy_shares": ("proxies",),
+    "moments": ("Moments",),
+    "persistence": ("load", "save"),
+    "solve.dense.kernel": ("FairKernel", "SensitiveRows"),
 }
-
+"""All others are estimators."""
 
 _MODULES = ("datasets", "kernels", "losses", "maps", "measures", "plots", "report")
 
@@ -116,7 +106,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"scalefair.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'scalefair' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "scalefair.estimators")), name)
+    home = next((home for home, names in _HOMES.items() if name in names), "estimators")
+    value = getattr(import_module(f"scalefair.{home}"), name)
     globals()[name] = value
     return value
 

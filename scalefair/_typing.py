@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    DataFrame = pd.DataFrame
+    Series = pd.Series
+else:  # `import scalefair` must not wait for pandas
+    DataFrame = Series = Any
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.floating[Any]]
@@ -69,30 +76,6 @@ class Accumulator(Protocol):
 
     def result(self) -> Any:
         """Return the statistic of all rows seen."""
-        ...
-
-
-A = TypeVar("A", bound=Accumulator)
-
-
-class Source(Protocol):
-    """Where rows come from; no mathematics here."""
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, None where only a pass can find out."""
-        ...
-
-    def chunks(self, rows: int) -> Iterator[Chunk]:
-        """Yield the rows in order, at most `rows` at a time."""
-        ...
-
-    def fold(self, start: Callable[[], Accumulator], rows: int) -> Any:
-        """Feed every chunk once to accumulators that `start` makes; return the sum of results."""
-        ...
-
-    def sample(self, size: int, seed: int) -> Chunk:
-        """Return the `size` rows with the smallest hash(seed, global row number)."""
         ...
 
 

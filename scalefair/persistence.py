@@ -221,7 +221,7 @@ class _ModelWriter:
         state = {
             key: self.state(item, f"{where}.{key}")
             for key, item in own.items()
-            if key not in SKIPPED and not _is_cache(type(value), key)
+            if key not in SKIPPED and not isinstance(getattr_static(type(value), key, None), cached_property)
         }
         self.objects[number]["state"] = state
         return {"object": number}
@@ -314,11 +314,6 @@ def _set_defaults(made: Any) -> None:
             object.__setattr__(made, field.name, field.default)
         elif field.default_factory is not dataclasses.MISSING:
             object.__setattr__(made, field.name, field.default_factory())
-
-
-def _is_cache(cls: type, name: str) -> bool:
-    """Return True if an attribute comes back by itself."""
-    return isinstance(getattr_static(cls, name, None), cached_property)
 
 
 def _is_data(cls: type, name: str) -> bool:

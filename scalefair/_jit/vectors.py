@@ -69,17 +69,14 @@ def large_positions(x: Matrix) -> NDArray[np.int64]:
 
 
 @kernel
-def repair_cos(x: Matrix, out: Matrix, scale: float) -> None:
-    """Overwrite scale·cos(x) beyond the fast range: libm's, NaN where x is not finite."""
+def repair(x: Matrix, out: Matrix, scale: float, sine: bool) -> None:
+    """Overwrite scale·cos(x), or its sine, beyond the fast range: libm's, NaN where x is not finite."""
     for j in large_positions(x):
-        out[j] = scale * math.cos(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
-
-
-@kernel
-def repair_sin(x: Matrix, out: Matrix, scale: float) -> None:
-    """Overwrite scale·sin(x) beyond the fast range: libm's, NaN where x is not finite."""
-    for j in large_positions(x):
-        out[j] = scale * math.sin(np.float64(x[j])) if math.isfinite(x[j]) else np.nan
+        angle = np.float64(x[j])
+        if math.isfinite(angle):
+            out[j] = scale * (math.sin(angle) if sine else math.cos(angle))
+        else:
+            out[j] = np.nan
 
 
 @kernel
@@ -123,7 +120,7 @@ def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
                 argument[j] = row[j] + shift[j]
             cos_into(argument, row, scale)
             if count_large(argument) > 0:
-                repair_cos(argument, row, scale)
+                repair(argument, row, scale, False)
 
 
 @kernel
@@ -141,5 +138,5 @@ def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
             sine = out[i, m + start : m + stop]
             sincos_into(x, sine, cosine, scale)
             if count_large(x) > 0:
-                repair_sin(x, sine, scale)
-                repair_cos(x, cosine, scale)
+                repair(x, sine, scale, True)
+                repair(x, cosine, scale, False)

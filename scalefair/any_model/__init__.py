@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length
 
-from scalefair._hash import hash_uniform
-from scalefair._typing import Chunk, Shaped
+from scalefair._hash import distinct, hash_uniform
+from scalefair._typing import Chunk, DataFrame, Shaped
 from scalefair.any_model.limit import LimitGap, limit_gap
 from scalefair.auditing import Audit, audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames, is_stream, open_rows
@@ -27,9 +28,6 @@ from scalefair.features.base_model import is_fitted, name_of, predictions
 from scalefair.measures import explained_share
 from scalefair.measures.scorers import predicted
 from scalefair.persistence import save
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["FairModel", "LimitGap", "limit_gap", "make_fair"]
 
@@ -61,7 +59,7 @@ class FairModel:
     path: Any
     before: Audit
     after: Audit
-    table: pd.DataFrame
+    table: DataFrame
     held_out: NDArray[np.int64]
     summary: str
 
@@ -133,17 +131,16 @@ def make_fair(
     >>> bool(shares["after"] < shares["before"])
     True
     """
+    check_flag("refit", refit)
     _check_arguments(model, X, y, test_size, unfairness)
     X, y = X if isinstance(X, Shaped) else np.asarray(X), np.asarray(y)
     columns = _named_columns(X, sensitive_features)
     apart = sensitive_features if columns is None else None
-    if apart is not None:
-        open_rows(X, apart)  # compares their lengths
     check_consistent_length(X, y)
-    check_flag("refit", refit)
     seed, classes = seed_of(random_state), _has_classes(model, y)
     with located(f"sensitive_columns={columns!r}"):
         s = frames.take_columns(X, columns) if apart is None else apart
+    open_rows(X, s)  # compares their lengths
     tested = hold_out(_groups(s), y if classes else np.zeros(len(y)), test_size, seed)
     test = np.flatnonzero(tested)
     options = {
@@ -153,16 +150,15 @@ def make_fair(
         "sensitive_columns": columns,
         "hide_sensitive": hide_sensitive and columns is not None,
     }
-    kind = FairKernelClassifierCV if classes else FairKernelRidgeCV
-    estimator = kind(**(options | parameters))
+    make = partial(FairKernelClassifierCV if classes else FairKernelRidgeCV, **(options | parameters))
     train, own = _take(X, apart, np.flatnonzero(~tested))
-    estimator.fit(train, y[~tested], **own)
+    estimator = make().fit(train, y[~tested], **own)
     with asked_before():
         made = _compare(model, estimator, *_take(X, apart, test), y[test], test)
         if not refit:
             return made
         whole, own = _take(X, apart, np.arange(len(y)))
-        final = kind(**(options | parameters)).fit(whole, y, **own)
+        final = make().fit(whole, y, **own)
     words = f"{made.summary} The final model was then fitted on all {len(y):,} rows."
     return replace(made, estimator=final, summary=words)
 
@@ -202,12 +198,10 @@ def _named_columns(X: Any, sensitive: Any) -> Any:
 
 def _groups(s: Any) -> NDArray[np.int64]:
     """Number the combinations of levels, by row; numbers of many values are no levels."""
-    groups = np.zeros(frames.n_rows(s), dtype=np.int64)
-    for column in frames.columns(frames.as_table(s, one_column=True), "s"):
-        codes, levels = column.codes()
-        if column.kind in ("categorical", "boolean") or len(levels) <= MAX_LEVELS_OF_NUMBERS:
-            groups = np.unique(groups * (len(levels) + 1) + codes + 1, return_inverse=True)[1]
-    return groups
+    columns = frames.columns(frames.as_table(s, one_column=True), "s")
+    coded = [(c.kind in ("categorical", "boolean"), *c.codes()) for c in columns]
+    codes = [codes for text, codes, levels in coded if text or len(levels) <= MAX_LEVELS_OF_NUMBERS]
+    return distinct(np.array(codes).reshape(len(codes), frames.n_rows(s)).T).number
 
 
 def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bool_]:
@@ -266,7 +260,7 @@ def _compare(  # noqa: PLR0917
     return FairModel(estimator, estimator.path_, audits["before"], audits["after"], table, test, words)
 
 
-def _words(model: Any, estimator: Any, table: pd.DataFrame, n_rows: int) -> str:
+def _words(model: Any, estimator: Any, table: DataFrame, n_rows: int) -> str:
     share = table["explained_share"]
     error = "accuracy" if "accuracy" in table else "rmse"
     name = {"rmse": "root mean squared error"}.get(error, error)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._hash import hash_uniform
-from scalefair._typing import Array, Chunk, Shaped, WithPath
+from scalefair._typing import Array, Chunk, DataFrame, Shaped, WithPath
 from scalefair.data import frames
 from scalefair.data.encoding import asked_before
 from scalefair.estimators.ridge import RidgeBase
@@ -27,9 +27,6 @@ from scalefair.measures import explained_share
 from scalefair.moments import Moments
 from scalefair.penalties import attribute_root
 from scalefair.solve.limit import NotAttainableError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LIMITS = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 POINTS = 50
@@ -103,7 +100,7 @@ class LimitGap:
         The predictor h that the limit is made of: "base_estimator", "eta=0" or "given".
     """
 
-    table: pd.DataFrame
+    table: DataFrame
     gap: float
     best: str
 
@@ -265,7 +262,7 @@ def _share_of(point: CurvePoint, s: Any) -> float:
         return float(np.mean([explained_share(f, s) for f, s in parts or [(point.f, s)]]))
 
 
-def _along(table: pd.DataFrame, curve: str, shares: Array) -> Array:
+def _along(table: DataFrame, curve: str, shares: Array) -> Array:
     """Least error so far, from small shares to large ones, interpolated."""
     rows = table[table["curve"] == curve].sort_values("share")
     return np.interp(shares, rows["share"], np.minimum.accumulate(rows["rmse"]))

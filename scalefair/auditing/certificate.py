@@ -134,9 +134,14 @@ class Claim:
 
     def error(self, distributions: Sequence[ShareDistribution]) -> NotCertifiedError:
         """Return the error for predictors, the first of which is not within the limit."""
-        least = max(float(one.upper(self.confidence)[0]) for one in distributions)
         rows = max(one.rows_for(self.limit, self.confidence) for one in distributions)
+        least = self.numbers(distributions)[1]
         return NotCertifiedError(LIMITS[self.limit_on], self.limit, self.confidence, least, rows)
+
+    def numbers(self, distributions: Sequence[ShareDistribution]) -> tuple[float, float]:
+        """Return the largest share of the first predictor over all ε, and its largest upper bound."""
+        uppers = (one.upper(self.confidence) for one in distributions)
+        return max(float(one.share[0]) for one in distributions), max(float(upper[0]) for upper in uppers)
 
     def check_gap(self, rows: int, estimate: float, upper: float) -> None:
         """Raise NotCertifiedError unless the upper bound of a gap is within the limit."""

@@ -22,7 +22,6 @@ from scalefair.auditing.certificate import (
 )
 from scalefair.data import frames, is_stream, open_rows
 from scalefair.errors import InputError
-from scalefair.features.base import whitened
 from scalefair.features.base_model import container
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
@@ -120,15 +119,8 @@ def certify(
     check_new(moments.n_rows)
     if not all(one.probability(claim.limit)[0] <= 1 - claim.confidence for one in found):
         raise claim.error(found)
-    return claim.certificate(
-        "new rows",
-        moments.n_rows,
-        max(float(one.share[0]) for one in found),
-        max(float(one.upper(claim.confidence)[0]) for one in found),
-        functions_of(moments),
-        fingerprint(model),
-        digest([moments.offset, moments.scatter]),
-    )
+    said = functions_of(moments), fingerprint(model), digest([moments.offset, moments.scatter])
+    return claim.certificate("new rows", moments.n_rows, *claim.numbers(found), *said)
 
 
 def _targets(y_true: Any, limit_on: str) -> Any:
@@ -184,11 +176,8 @@ def _distributions(
         design = replace(design, phi=_output_map(*accumulate(training.source, design)))
     (moments,) = accumulate(training.source, design)
     chunk = training.source.sample(ERROR_ROWS, seed)
-    names = [name for name in design.blocks if name not in ("phi", "y")]
-    rows = {name: np.asarray(design.rows_of(name, chunk), np.float64) for name in names}
-    rows["phi"] = whitened(design.phi, chunk.x)
-    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-    return moments, share_distributions(moments, rows, weight, outputs=moments.blocks["phi"])
+    rows, outputs = design.block_rows(chunk), moments.blocks["phi"]
+    return moments, share_distributions(moments, rows, chunk.weights, outputs=outputs)
 
 
 def _output_map(moments: Moments) -> OutputMap:

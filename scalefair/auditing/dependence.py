@@ -20,11 +20,11 @@ from scalefair.data import Sums, Together, frames
 from scalefair.data.sources import ArraySource
 from scalefair.data.survey import View
 from scalefair.kernels.stationary import plain_name
-from scalefair.measures._features import FeaturePair, MomentSums, feature_pair
+from scalefair.measures._features import FeaturePair, feature_pair, moment_sums
 from scalefair.measures._null import streamed_pair, takes_moments
-from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_sample
+from scalefair.measures._pair import Pair, TooFineError, UndefinedError, Variable, numeric_rows, numeric_sample
 from scalefair.measures.distances import distance_features, distance_of
-from scalefair.measures.group_statistics import PASS_ROWS, SURVEY_SAMPLE_ROWS, GroupAccumulator, SurveyedRows
+from scalefair.measures.group_statistics import PASS_ROWS, SURVEY_SAMPLE_ROWS, SurveyedRows, count_cells
 from scalefair.measures.independence import MAX_EXACT_HSIC_ROWS, alignment_of, hsic_of, nocco_of
 from scalefair.measures.scorers import MEASURES
 from scalefair.measures.share import open_share, share_columns, share_interval, share_of_folds
@@ -174,12 +174,7 @@ def _view(model: int, columns: tuple[int, ...], chunk: Chunk) -> Chunk:
 def subjects(surveyed: SurveyedRows, sets: Sequence[AttributeSet], settings: DependenceSettings) -> list[Subject]:
     """Return every model with every set of attributes, and the features of what is measured."""
     rows, plan, survey = surveyed.rows, surveyed.plan, surveyed.survey
-    source, sample = rows.source.then(plan.numeric), None
-    if rows.in_memory:
-        (chunk,) = source.chunks(survey.n_rows)
-        source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
-    else:
-        sample = numeric_sample(survey.sample, plan.numeric)
+    source, sample = numeric_rows(rows, survey, plan.numeric)
     chosen = []
     for (model, name), s in product(enumerate(plan.models), sets):
         spread = surveyed.predictions[model].spread
@@ -229,7 +224,7 @@ def _from_sample(name: str, pair: Pair) -> bool:
 
 def second_pass(
     surveyed: SurveyedRows, chosen: Sequence[Subject]
-) -> tuple[Sums | None, list[Mapping[str, FoldMoments]]]:
+) -> tuple[Sums[Any] | None, list[Mapping[str, FoldMoments]]]:
     """Return the statistics of groups and the moments of each subject's features, in one pass.
 
     Rows in memory are read as often as is convenient; their groups are left to `count_groups`.
@@ -240,13 +235,13 @@ def second_pass(
         ]
     # A view holds two numbers only: it travels to the workers of a cluster, the rows do not.
     views = [
-        (partial(_view, one.model, one.attributes.columns), partial(MomentSums, f.phi, f.psi, *rest))
+        (partial(_view, one.model, one.attributes.columns), partial(moment_sums, f.phi, f.psi, *rest))
         for one in chosen
         for f, rest in one.features.values()
     ]
     plan = surveyed.plan
     parts: list[tuple[View, Callable[[], Accumulator]]] = [
-        (copy, partial(GroupAccumulator, plan)),
+        (copy, partial(count_cells, plan)),
         (plan.numeric, partial(Together, views)),
     ]
     crossed, moments = surveyed.rows.source.fold(partial(Together, parts), PASS_ROWS)
@@ -314,8 +309,7 @@ def _conditional(surveyed: SurveyedRows, subject: Subject) -> Measurement:
     table: dict[str, Any] = {}
     for j, x in zip(columns, rows.s[index].T, strict=True):
         a = surveyed.plan.attributes[j]
-        levels = np.array(sorted(a.levels), dtype=object)
-        table[a.name] = levels[x.astype(np.int64)] if a.is_coded else x
+        table[a.name] = np.array(a.levels, dtype=object)[x.astype(np.int64)] if a.is_coded else x
     try:
         test = measures.conditional_hsic_test(
             rows.x[index], frames.make_frame(table), control, random_state=subject.pair.seed

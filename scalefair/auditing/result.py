@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from scalefair._typing import DataFrame
 from scalefair.auditing.dependence import Measurement
 from scalefair.measures.group_metrics import RATES, Gap
 from scalefair.measures.groups import (
@@ -22,9 +23,6 @@ from scalefair.measures.groups import (
     records,
     tidy,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLE_COLUMNS = ("model", "attribute", "measure", "value", "low", "high", "rows", "words")
 
@@ -82,7 +80,7 @@ class Audit:
     confidence: float = 0.95
 
     @cached_property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per model, attribute and measure: value, low, high, rows, words."""
         rows = []
         for model in self.models.values():
@@ -101,17 +99,17 @@ class Audit:
         return tidy(TABLE_COLUMNS, rows)
 
     @cached_property
-    def groups(self) -> pd.DataFrame:
+    def groups(self) -> DataFrame:
         """One row per model, attribute, group and metric: count, value, low, high, small."""
         return self._by_frame(GROUP_COLUMNS, group_rows)
 
     @cached_property
-    def gaps(self) -> pd.DataFrame:
+    def gaps(self) -> DataFrame:
         """One row per model, attribute and metric: difference and ratio with intervals."""
         return self._by_frame(GAP_COLUMNS, gap_rows)
 
     @cached_property
-    def overall(self) -> pd.DataFrame:
+    def overall(self) -> DataFrame:
         """One row per model: its metrics over all rows."""
         rows: list[dict[Any, Any]] = [
             {"model": m.name} | (m.gaps.overall.to_dict() if m.gaps.frames else {}) for m in self.models.values()
@@ -119,7 +117,7 @@ class Audit:
         names = list(dict.fromkeys(name for row in rows for name in row))
         return tidy(names, (tuple(row.get(name) for name in names) for row in rows))
 
-    def compare(self, measure: str | None = None) -> pd.DataFrame:
+    def compare(self, measure: str | None = None) -> DataFrame:
         """Return the values with one column per model.
 
         Parameters
@@ -133,11 +131,11 @@ class Audit:
             raise ValueError(f"measure={measure!r} is not in the table; choose among {known}")
         rows = table if measure is None else table[table["measure"] == measure]
         index = ["attribute", "measure"] if measure is None else ["attribute"]
-        wide: pd.DataFrame = rows.pivot_table(index=index, columns="model", values="value", sort=False, dropna=False)
+        wide: DataFrame = rows.pivot_table(index=index, columns="model", values="value", sort=False, dropna=False)
         wide.columns.name = None
         return wide[list(self.models)]
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """Return `table`."""
         return self.table
 
@@ -178,7 +176,7 @@ class Audit:
             for attribute, part in rows.groupby("attribute", sort=False)
         ]
 
-    def _by_frame(self, names: tuple[str, ...], rows_of: Callable[[GroupFrame], list[tuple[Any, ...]]]) -> pd.DataFrame:
+    def _by_frame(self, names: tuple[str, ...], rows_of: Callable[[GroupFrame], list[tuple[Any, ...]]]) -> DataFrame:
         frames = ((m.name, f) for m in self.models.values() for f in m.gaps.frames.values())
         return tidy(("model", *names), ((m, *row) for m, f in frames for row in rows_of(f)))
 

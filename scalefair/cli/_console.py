@@ -80,11 +80,12 @@ class Console:
         self._begin("done")
 
     def result(self, record: Mapping[str, Any], words: str) -> None:
-        """Print the result: the record as JSON, or the words."""
+        """Print the result: the record and its seconds as JSON, or the words."""
         from scalefair._files import plain
 
         self.finish()
         if self.as_json:
+            record = {**record, "seconds": record.get("seconds", self.seconds)}
             click.echo(json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False))
         elif not self.quiet:
             click.echo(words)
@@ -142,8 +143,7 @@ class FitProgress:
 def noting_warnings(console: Console) -> Iterator[list[str]]:
     """Collect warnings meant for users, and print each as one line once the work is done."""
     notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default", UserWarning)
+    with warnings.catch_warnings(record=True, action="default", category=UserWarning) as caught:
         yield notes
     for warning in caught:
         if issubclass(warning.category, UserWarning):

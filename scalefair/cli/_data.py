@@ -56,6 +56,12 @@ class Data:
         """Return columns that exist: "a,b" is two unless a column has just that name."""
         return find_columns(argument, names, self.columns)
 
+    def find_sensitive(self, names: Sequence[str]) -> list[str]:
+        """Return the sensitive columns, of which there must be one at least."""
+        if not names:
+            raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
+        return self.find("--sensitive", names)
+
     def find_one(self, argument: str, name: str | None) -> str | None:
         """Return a column that exists; None stays None."""
         return None if name is None else self.find(argument, [name])[0]
@@ -67,6 +73,12 @@ class Data:
         from scalefair.data.sources.dask_tasks import dask_frame
 
         return dask_frame(self.table[list(names)])
+
+    def take(self, **parts: Sequence[str] | str | None) -> dict[str, Any]:
+        """Return the columns of each part, or its only column by name, from one selection; None for none."""
+        named = [name for part in parts.values() for name in ([part] if isinstance(part, str) else part or ())]
+        rows = self.selection(list(dict.fromkeys(named)))
+        return {name: rows[part] if part else None for name, part in parts.items()}
 
     def chunks(self, names: Sequence[str], others: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield chunks of the columns `names` as x and of `others`, if any, as s."""
@@ -255,6 +267,12 @@ def complete_columns(context: click.Context, parameter: click.Parameter, incompl
     return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
+def choice_option(names: str, choices: Sequence[str], text: str) -> Decorator:
+    """Return an option that is one of some words, by default the first; `names` as "--map, feature_map"."""
+    words = click.Choice(choices)
+    return click.option(*names.split(", "), type=words, default=choices[0], show_default=True, help=text)
+
+
 def columns_option(name: str, text: str, **options: Any) -> Decorator:
     """Return an option that names columns: a,b or given repeatedly."""
     return column_option(name, text, "NAMES", multiple=True, **options)
@@ -319,6 +337,9 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
 
 unfairness_option = partial(click.option, "--unfairness", type=Share())
 UNFAIRNESS = "Largest share of the variance of the predictions that the sensitive columns may explain."
+confidence_option = partial(
+    click.option, "--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), show_default=True
+)
 seed_option = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 components_option = click.option(
     "--components",

@@ -14,12 +14,8 @@ MODELS = ("auto", "kernel", "trees", "linear", "gp")
 TREES = "boosted trees"
 KERNELS: dict[str, Any] = {"Gaussian kernel": {}, "Laplace kernel": {"kernel": "laplace"}}
 
-kind_option = click.option(
-    "--kind",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    show_default=True,
-    help="auto: classes are text, booleans or two numbers.",
+kind_option = _data.choice_option(
+    "--kind", ("auto", "regression", "classification"), "auto: classes are text, booleans or two numbers."
 )
 limit_options = _data.in_help_order(
     _data.unfairness_option(help=f"{_data.UNFAIRNESS}  [default: 0.05, unless --eta is given]"),
@@ -31,27 +27,18 @@ limit_options = _data.in_help_order(
     ),
 )
 shape_options = _data.in_help_order(
-    click.option(
-        "--confidence",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Certify the limit, such as 0.95; four rows of ten serve for that alone.",
-    ),
-    click.option(
+    _data.confidence_option(help="Certify the limit, such as 0.95; four rows of ten serve for that alone."),
+    _data.choice_option(
         "--model",
-        type=click.Choice(MODELS),
-        default="auto",
-        show_default=True,
-        help="kernel: Gaussian; trees: boosted trees inside; gp: a Gaussian process with one "
+        MODELS,
+        "kernel: Gaussian; trees: boosted trees inside; gp: a Gaussian process with one "
         "length scale per input. auto: Gaussian kernel, Laplace kernel or trees, whichever has "
         "the least held-out error under the limit; trees with --confidence.",
     ),
-    click.option(
-        "--map",
-        "feature_map",
-        type=click.Choice(["nystroem", "fourier", "linear"]),
-        default="nystroem",
-        show_default=True,
-        help="Features of the inputs. With fourier or linear the model holds no row of DATA.",
+    _data.choice_option(
+        "--map, feature_map",
+        ("nystroem", "fourier", "linear"),
+        "Features of the inputs. With fourier or linear the model holds no row of DATA.",
     ),
     _data.components_option,
     click.option("--hide-sensitive", is_flag=True, help="Do not let the model see the sensitive columns."),

@@ -36,12 +36,10 @@ ERROR_GAPS = (
 )
 @_data.weight_option
 @click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
-@click.option(
+@_data.choice_option(
     "--missing",
-    type=click.Choice(["error", "drop", "group"]),
-    default="error",
-    show_default=True,
-    help="Rows in which a sensitive column is missing: refused, left out, or a group.",
+    ("error", "drop", "group"),
+    "Rows in which a sensitive column is missing: refused, left out, or a group.",
 )
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
@@ -77,35 +75,28 @@ def _audit(
     positive: str | None, weight: str | None, seed: int, full: bool, html: Path | None,
     origin: dict[str, str], **options: Any,
 ) -> None:  # fmt: skip
-    if not sensitive:
-        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
     models = table.find("--prediction", prediction or ("prediction",))
-    attributes = table.find("--sensitive", sensitive)
+    attributes = table.find_sensitive(sensitive)
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
     _check_not_text(table, models)
     labels = None if y is None else table.codes("--truth", y, positive)
     from scalefair import audit
 
     console("judging")
-    rows = table.selection(list(dict.fromkeys([*models, *attributes, *filter(None, (y, w))])))
-    if labels is None and y is not None:
-        labels = rows[y]
+    rows = table.take(y_pred=models, sensitive_features=attributes, y_true=y, sample_weight=w)
+    rows |= {} if labels is None else {"y_true": labels}
     with noting_warnings(console):
-        result = audit(
-            rows[models], sensitive_features=rows[attributes], y_true=labels,
-            sample_weight=None if w is None else rows[w], random_state=seed, **options,
-        )  # fmt: skip
-    record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
-    summary = "\n".join(x for x in result.summary.splitlines() if not x.startswith("Note: "))
-    if y is not None:
-        summary += "\n" + "\n".join(_error_lines(result))
+        result = audit(**rows, random_state=seed, **options)
+    lines = [x for x in result.summary.splitlines() if not x.startswith("Note: ")]
+    lines += [] if y is None else _error_lines(result)
     if html is not None:
         console("writing the page")
-        _write_page(result, html, table, rows, attributes, labels, w, options["threshold"], origin)
-        summary += f"\n{html}: the page"
+        _write_page(result, html, table, attributes, rows["y_true"], w, options["threshold"], origin)
+        lines.append(f"{html}: the page")
     if full:
-        summary += "\n\n" + result.table.drop(columns="words").to_string(index=False)
-    console.result({**record, "seconds": console.seconds}, summary)
+        lines += ["", result.table.drop(columns="words").to_string(index=False)]
+    record = {"data": table.name, "sensitive": attributes, **result.to_dict()}
+    console.result(record, "\n".join(lines))
 
 
 def _error_lines(result: Any) -> Iterator[str]:
@@ -118,13 +109,14 @@ def _error_lines(result: Any) -> Iterator[str]:
 
 
 def _write_page(  # noqa: PLR0917
-    result: Any, html: Path, table: Data, rows: Any, attributes: list[str], labels: Any,
-    weight: str | None, threshold: float | None, origin: dict[str, str],
+    result: Any, html: Path, table: Data, attributes: list[str], labels: Any, weight: str | None,
+    threshold: float | None, origin: dict[str, str],
 ) -> None:  # fmt: skip
     """Write the page of an audit, with calibration where targets are known, and impact ratios."""
     from scalefair.report import write_audit
     from scalefair.report.problem import hash_files
 
+    rows = table.selection(list(dict.fromkeys([*result.models, *attributes, *filter(None, [weight])])))
     grouped = [a for a in attributes if a in set(result.groups["attribute"])]
     overall = result.overall.set_index("model")
     tables = {
@@ -228,31 +220,21 @@ def _explain_saved(
         names = [] if prepared.sensitive_columns else prepared.sensitive_encoder.names_
         apart = table.find("--sensitive", names)
         console("explaining")
-        rows = table.selection(list(dict.fromkeys([*inputs, *apart, *filter(None, [w])])))
-        result = explain_share(
-            model,
-            rows[inputs],
-            sensitive_features=rows[apart] if apart else None,
-            sample_weight=None if w is None else rows[w],
-        )
+        result = explain_share(model, **table.take(X=inputs, sensitive_features=apart, sample_weight=w))
         _print(console, result, {"model": path, "data": table.name})
 
 
 def _explain_table(
     table: Data, console: Console, *, sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None
 ) -> None:
-    if not sensitive:
-        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
-    attributes, w = table.find("--sensitive", sensitive), table.find_one("--weight", weight)
+    attributes, w = table.find_sensitive(sensitive), table.find_one("--weight", weight)
     gone = {*attributes, *table.find("--drop", drop), w}
     columns = [name for name in table.columns if name not in gone]
     from scalefair import proxies
 
     def work(useless: list[str]) -> Any:
         inputs = [name for name in columns if name not in useless]
-        rows = table.selection([*inputs, *attributes, *filter(None, [w])])
-        weights = None if w is None else rows[w]
-        return proxies(rows[inputs], sensitive_features=rows[attributes], sample_weight=weights)
+        return proxies(**table.take(X=inputs, sensitive_features=attributes, sample_weight=w))
 
     console("measuring")
     with noting_warnings(console):
@@ -268,8 +250,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
         f"{attribute}\n{rows.drop(columns='attribute').to_string(index=False)}"
         for attribute, rows in table.round(4).replace(-0.0, 0.0).groupby("attribute", sort=False)
     ]
-    record |= {"rows": records(table), "seconds": console.seconds}
-    console.result(record, "\n\n".join(blocks))
+    console.result(record | {"rows": records(table)}, "\n\n".join(blocks))
 
 
 @click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
@@ -278,19 +259,11 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @_data.unfairness_option(
     type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in their unit."
 )
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
-    show_default=True,
-    help="Probability that a model beyond the limit is refused.",
-)
-@click.option(
+@_data.confidence_option(default=0.95, help="Probability that a model beyond the limit is refused.")
+@_data.choice_option(
     "--limit-on",
-    type=click.Choice(["scores", "output", "means", "decisions", "odds"]),
-    default="scores",
-    show_default=True,
-    help="Explained share, that of the whole distribution, or a gap between groups.",
+    ("scores", "output", "means", "decisions", "odds"),
+    "Explained share, that of the whole distribution, or a gap between groups.",
 )
 @_data.column_option("--truth", "Column of the true classes, for odds.")
 @_data.columns_option("--control", "Columns that predictions may depend on.")
@@ -318,14 +291,9 @@ def certify_command(model: Path, out: Path | None, reading: Reading, console: Co
         try:
             certificate = _certified(fitted, reading, given, console, **options)
         except NotCertifiedError as error:
-            record = {
-                "certified": False,
-                "limit": error.limit,
-                "confidence": error.confidence,
-                "least_limit": error.least_limit,
-                "rows_needed": error.rows if isfinite(error.rows) else None,
-            }
-            console.result(record, str(error))
+            known = {name: vars(error)[name] for name in ("limit", "confidence", "least_limit")}
+            rows = error.rows if isfinite(error.rows) else None
+            console.result({"certified": False, **known, "rows_needed": rows}, str(error))
             click.get_current_context().exit(NOT_CERTIFIED)
     if out is not None:
         out.write_text(certificate.to_json() + "\n", encoding="utf-8")
@@ -344,22 +312,14 @@ def _certified(
     if not sensitive and table.is_built_in:
         sensitive = ADULT_SENSITIVE
     stored = vars(model).get("columns_", {}).get("sensitive", ())
-    attributes = table.find("--sensitive", sensitive or stored)
-    if not attributes:
-        raise click.UsageError("--sensitive is needed with DATA: add --sensitive NAME")
+    attributes = table.find_sensitive(sensitive or stored)
     if (options["limit_on"] == "odds") != (truth is not None):
         raise click.UsageError("--truth and --limit-on odds need each other")
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
-    given_c = table.find("--control", control)
     labels = None if y is None else table.codes("--truth", y, None)
     console("judging")
-    named = [*inputs, *attributes, *given_c, *filter(None, (y, w))]
-    rows = table.selection(list(dict.fromkeys(named)))
-    if labels is None and y is not None:
-        labels = rows[y]
+    others = table.find("--control", control)
+    rows = table.take(X=inputs, sensitive_features=attributes, y_true=y, control_features=others, sample_weight=w)
+    rows |= {} if labels is None else {"y_true": labels}
     with noting_warnings(console):
-        return certify(
-            model, rows[inputs], sensitive_features=rows[attributes], unfairness=unfairness,
-            y_true=labels, control_features=rows[given_c] if given_c else None,
-            sample_weight=None if w is None else rows[w], random_state=seed, **options,
-        )  # fmt: skip
+        return certify(model, **rows, unfairness=unfairness, random_state=seed, **options)

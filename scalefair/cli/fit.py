@@ -178,7 +178,7 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     record = {
         "model": out, "data": table.name, "target": roles.target, "sensitive": roles.sensitive,
         "inputs": roles.inputs, "chosen": choice.name, "errors": choice.errors, **describe(model),
-        "notes": notes, "seconds": console.seconds,
+        "notes": notes,
     }  # fmt: skip
     compared = f"; model {choice.summary}" if len(candidates) > 1 else ""
     console.result(record, words(out, record) + compared)

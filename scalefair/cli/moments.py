@@ -64,14 +64,7 @@ def moments(
 
 def _save_moments(total: Any, out: Path, console: Console, about: dict[str, Any], words: str) -> None:
     total.save(out)
-    record = {
-        "moments": out,
-        **about,
-        "rows": total.n_rows,
-        "weight": total.weight,
-        "blocks": dict(total.blocks),
-        "seconds": console.seconds,
-    }
+    record = {"moments": out, **about, "rows": total.n_rows, "weight": total.weight, "blocks": dict(total.blocks)}
     console.result(record, f"{out}: moments of {total.n_rows:,} rows{words}")
 
 
@@ -181,7 +174,6 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
         "sensitive": solved.columns_.get("sensitive", ["the sensitive columns"]),
         **describe(solved),
         "notes": notes,
-        "seconds": console.seconds,
     }
     console.result(record, words(out, record))
 

@@ -110,7 +110,6 @@ def predict(
         "data": table.name,
         "rows": rows,
         "columns": predictor.carried + predictor.outputs,
-        "seconds": console.seconds,
     }
     if out == STDOUT:
         console.finish()

@@ -12,12 +12,13 @@ import numpy as np
 from scalefair._typing import LARGEST, Array, Rows
 from scalefair.data import frames
 from scalefair.data.frames import Column, Kind
-from scalefair.errors import InputError, UselessColumnError
+from scalefair.errors import InputError
 
 # A column with more levels is an identifier, and would fill the memory of a long fold
 MAX_LEVELS = 1_000_000
 
-MAX_CODES = 20  # whole numbers with more levels are no codes of groups
+MAX_LISTED = 20  # values of numbers that are listed; whole numbers with more are no codes of groups
+MAX_LEVELS_OF_NUMBERS = 8  # numbers with at most this many values may be levels of groups
 
 # A missing value is marked in a column of its own, or becomes the mean or an unknown level
 MissingRule = Literal["column", "default"]
@@ -73,13 +74,14 @@ class ColumnStatistics:
     levels: Mapping[str, float] = field(default_factory=dict)
     missing: float = 0.0  # weight of the rows without a value
     n_missing: int = 0
-    codes: tuple[float, ...] | None = ()  # whole numbers, sorted; None: others, or > MAX_CODES
+    codes: tuple[float, ...] | None = ()  # values of numbers, sorted; None: > MAX_LISTED, or not asked for
+    whole: bool = True  # the numbers are whole: then they are always asked for
 
     @classmethod
-    def of(cls, column: Column, weight: Array) -> Self:
-        """Return the statistics of one column under weights of shape (n,)."""
-        spread, levels = Spread(), dict[str, float]()
-        codes: tuple[float, ...] | None = ()
+    def of(cls, column: Column, weight: Array, *, listed: bool = False) -> Self:
+        """Return the statistics of one column under weights of shape (n,), values of numbers if `listed`."""
+        spread, levels, whole = Spread(), dict[str, float](), False
+        values: tuple[float, ...] | None = ()
         if column.kind == "categorical":
             level, names = column.codes()
             if len(names) > MAX_LEVELS:
@@ -94,11 +96,10 @@ class ColumnStatistics:
             spread = Spread.of(x[counted], weight[counted])
             dtype = column.values.dtype
             whole = dtype.kind in "iu" if isinstance(dtype, np.dtype) else dtype.is_integer()
-            few = few_values(x[counted], MAX_CODES) if whole else None
-            codes = None if few is None else tuple(few.tolist())
+            values = few_values(x[counted]) if whole or listed else None
         kind: Kind = "empty" if absent.all() else column.kind
         missing, n_missing = float(weight[absent].sum()), int(absent.sum())
-        return cls(column.name, kind, spread, levels, missing, n_missing, codes)
+        return cls(column.name, kind, spread, levels, missing, n_missing, values, whole)
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
         if self.name != other.name:
@@ -114,23 +115,22 @@ class ColumnStatistics:
                 "convert it, or name its type where the data is read",
                 column=self.name,
             )
-        levels, codes = dict(self.levels), None
+        levels, values, kind = dict(self.levels), None, other.kind if self.kind == "empty" else self.kind
         for level, weight in other.levels.items():
             levels[level] = levels.get(level, 0.0) + weight
         if len(levels) > MAX_LEVELS:
             raise _too_many_levels(self.name)
         if self.codes is not None and other.codes is not None:
-            both = tuple(sorted({*self.codes, *other.codes}))
-            codes = both if len(both) <= MAX_CODES else None
-        return ColumnStatistics(
-            self.name,
-            other.kind if self.kind == "empty" else self.kind,
-            self.spread + other.spread,
-            levels,
-            self.missing + other.missing,
-            self.n_missing + other.n_missing,
-            codes,
-        )
+            seen = tuple(sorted({*self.codes, *other.codes}))
+            values = seen if len(seen) <= MAX_LISTED else None
+        missing, n_missing = self.missing + other.missing, self.n_missing + other.n_missing
+        both = self.spread + other.spread, levels, missing, n_missing, values, self.whole and other.whole
+        return ColumnStatistics(self.name, kind, *both)
+
+    @property
+    def few(self) -> tuple[float, ...] | None:
+        """Values of numbers that may be levels of groups; None where they are too many."""
+        return None if self.codes is None or len(self.codes) > MAX_LEVELS_OF_NUMBERS else self.codes
 
 
 def _too_many_levels(name: str) -> InputError:
@@ -178,13 +178,14 @@ def sensitive_statistics(s: Any, weight: Any = None) -> TableStatistics:
     return table_statistics(frames.as_table(s, one_column=True), weight, "s")
 
 
-def few_values(x: Array, most: int) -> Array | None:
-    """Return the distinct values, sorted; None where there are more than `most`."""
+def few_values(x: Array) -> tuple[float, ...] | None:
+    """Return the distinct values, sorted; None where there are more than `MAX_LISTED`."""
     # A few rows are enough to see that most columns have more.
-    if len(np.unique(x[:: max(len(x) // 512, 1)])) > most:
-        return None
-    values = np.unique(x)
-    return values if len(values) <= most else None
+    for some in (x[:: max(len(x) // 512, 1)], x):
+        values = np.unique(some)
+        if len(values) > MAX_LISTED:
+            return None
+    return tuple(values.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +255,3 @@ def missing_values(role: str, name: str, kind: Kind, count: int) -> InputError:
         remedy = "fill them in, leave the rows out, or bin the column with a level for missing"
     what = f"{role} column {name!r} has {count} missing value(s) (NaN or null)"
     return InputError(what, remedy, column=name)
-
-
-def missing_everywhere(role: str, name: str, n_rows: int) -> UselessColumnError:
-    """Return the error for an attribute that no row has."""
-    return UselessColumnError(
-        f"{role} column {name!r} is missing in all {n_rows} rows, so dependence on it cannot be limited",
-        "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)",
-        column=name,
-    )

@@ -316,7 +316,7 @@ class ControlEncoder(SensitiveEncoder):
 
 def numbers_or_codes(columns: Iterable[ColumnStatistics], n_rows: int) -> str:
     """Return a warning about whole numbers with few levels, but more than 2: they may be codes."""
-    codes = {column.name: len(column.codes or ()) for column in columns}
+    codes = {column.name: len(column.codes or ()) for column in columns if column.whole}
     few = {n: k for n, k in codes.items() if k > 2 and k * MIN_ROWS_PER_CODE <= n_rows}
     if not few:
         return ""

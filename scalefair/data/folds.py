@@ -56,7 +56,7 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
     if isinstance(X, range):
         X = y = np.empty((n, 1))
     for number, split in enumerate(check_cv(cv, y).split(X, y)):
-        train, test = (_indices(part) for part in split)
+        train, test = (np.arange(n)[part] for part in split)  # numbers, or flags
         if (fold[test] >= 0).any():
             raise ValueError(
                 f"cv={cv!r} tests some rows twice; moments need folds that do not overlap, such as KFold's"
@@ -68,8 +68,3 @@ def _fold_of_rows(cv: Any, X: Any, y: Any) -> NDArray[np.int64]:
                 "whose training rows are all the others, such as KFold's"
             )
     return fold
-
-
-def _indices(rows: Any) -> NDArray[np.int64]:
-    rows = np.asarray(rows)
-    return np.flatnonzero(rows) if rows.dtype == bool else rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -16,11 +16,8 @@ from narwhals.stable.v2.dependencies import is_pandas_like_series
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import sparray, spmatrix, vstack
 
-from scalefair._typing import Array, Shaped
+from scalefair._typing import Array, DataFrame, Shaped
 from scalefair.errors import InputError, resolve_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Kind = Literal["numeric", "boolean", "datetime", "categorical", "empty"]
 """What a column holds: "datetime" dates or durations, "empty" no value at all."""
@@ -259,7 +256,7 @@ def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     return out
 
 
-def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> pd.DataFrame:
+def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> DataFrame:
     """Return a pandas data frame, the form of every result table."""
     # Imported late, here and below: `import scalefair` must not wait for pandas.
     import pandas as pd

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y
 
 from scalefair._typing import Array, Chunk
-from scalefair.data import SURVEY_ROWS, frames, in_memory, is_stream, open_rows
+from scalefair.data import SURVEY_ROWS, ChunkSum, frames, in_memory, is_stream, open_rows
 from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.errors import InputError
 
@@ -54,24 +52,16 @@ class LabelSet:
         return labels.astype(np.int64) if whole else labels
 
 
-class LabelReader:
-    """Accumulator of the labels of rows that count: the only column of x, or y itself."""
+def _all_labels(source: ChunkSource, part: str) -> LabelSet:
+    """Return the labels of the rows that count, from the only column of x or y."""
+    labels: LabelSet = source.fold(partial(ChunkSum, partial(_labels_of, part), LabelSet), SURVEY_ROWS)
+    return labels
 
-    def __init__(self, of: Callable[[Chunk], Any]) -> None:
-        self._of = of
-        self._labels = LabelSet()
 
-    def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk."""
-        codes, levels = label_codes(self._of(chunk))
-        if chunk.weight is not None:
-            codes = codes[np.asarray(chunk.weight) > 0]
-        present = frozenset(levels[code] for code in np.unique(codes))
-        self._labels = self._labels + LabelSet(present, len(codes))
-
-    def result(self) -> LabelSet:
-        """Return the labels of all rows seen."""
-        return self._labels
+def _labels_of(part: str, chunk: Chunk) -> LabelSet:
+    codes, levels = label_codes(chunk.parts[part])
+    codes = codes[chunk.weights > 0]
+    return LabelSet(frozenset(levels[code] for code in np.unique(codes)), len(codes))
 
 
 def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
@@ -97,7 +87,7 @@ def label_codes(table: Any) -> tuple[NDArray[np.int64], list[Any]]:
 def code_labels(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Coded | None:
     """Return the labels of the rows that count as numbers, lazily in dask; None for None."""
     if isinstance(X, ChunkSource):  # whose chunks bring the labels
-        labels = X.fold(partial(LabelReader, attrgetter("y")), SURVEY_ROWS)
+        labels = _all_labels(X, "y")
         classes = labels.classes()
         return Coded(classes, classes.astype(np.float64), None, labels.n_rows)
     if y is None:
@@ -126,7 +116,7 @@ def _in_memory(estimator: Any, y: Any, sample_weight: Any) -> Coded:
 def _streamed(y: Any, sample_weight: Any, n_threads: int | None) -> Coded:
     weight = in_memory(sample_weight, scans=False) if isinstance(y, Scan) else sample_weight
     source = open_rows(y, weight=weight, names={"x": "y"}, n_threads=n_threads).source
-    labels = source.fold(partial(LabelReader, attrgetter("x")), SURVEY_ROWS)
+    labels = _all_labels(source, "x")
     classes = labels.classes()
     if isinstance(y, Scan) and classes.dtype.kind != "U":
         return Coded(classes, classes.astype(np.float64), y, labels.n_rows)
@@ -203,17 +193,8 @@ def too_many_classes(what: str) -> InputError:
 
 def class_weights(class_weight: Any, classes: NDArray[Any], share: Array) -> Array:
     """Return one weight for each class; `share` are the weighted frequencies."""
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(
-                f"class_weight={class_weight!r} is unknown; give None, 'balanced' or a dict from label to weight"
-            )
+    if isinstance(class_weight, str):  # "balanced"
         return np.asarray(1.0 / (len(classes) * share))
-    if not isinstance(class_weight, dict):
-        raise TypeError(
-            f"class_weight={class_weight!r} is a {type(class_weight).__name__}; give None, "
-            "'balanced' or a dict from label to weight"
-        )
     unknown = [label for label in class_weight if label not in classes.tolist()]
     # A split may lack a class; but where another one is left out, a name is likely misspelt.
     if unknown and not set(classes.tolist()) <= set(class_weight):

@@ -5,25 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._typing import Accumulator, Array, Chunk
 from scalefair.data import frames
-from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics, few_values
+from scalefair.data.columns import ColumnStatistics, Spread, TableStatistics
 from scalefair.data.frames import Column, take_rows
 from scalefair.data.sources import ChunkSource, Sample
 from scalefair.data.sources.base import ARGUMENTS
 from scalefair.errors import check_finite, located
 
-MAX_LEVELS_OF_NUMBERS = 8  # numbers with at most this many values may be levels of groups
 MAX_COMBINATIONS = 2**22  # combinations of levels beyond which a table of them all is too large
 SURVEY_ROWS = 65536  # rows per chunk where no features are computed
-
-# The values of a column of numbers; None where there are too many, or they are not needed
-Values = frozenset[float] | None
+T = TypeVar("T")
 
 
 class Look(NamedTuple):
@@ -33,7 +29,7 @@ class Look(NamedTuple):
     """
 
     name: str
-    values: bool = False  # list those of numbers while at most MAX_LEVELS_OF_NUMBERS
+    values: bool = False  # list those of numbers while they are few
     groups: bool = False  # remember one row of each combination of categories
     every: bool = False
     bins: Mapping[str, Sequence[float]] | None = None  # the edges, by column
@@ -42,10 +38,9 @@ class Look(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Spread of a column of numbers, and its values where they are few."""
+    """Spread of a column of numbers, and what its values say of it."""
 
     spread: Spread
-    values: Values
     is_binary: bool  # 0 and 1, or −1 and 1: labels rather than scores
     is_constant: bool  # up to rounding
 
@@ -56,63 +51,56 @@ class PartSurvey:
 
     look: Look
     columns: TableStatistics
-    values: tuple[Values, ...]
     groups: Any = None
 
     @classmethod
-    def of(cls, look: Look, rows: Any, weight: Array, before: PartSurvey | None = None, where: str = "") -> PartSurvey:
-        """Survey some rows of `where`; values of columns with too many `before` are not listed."""
+    def of(cls, look: Look, rows: Any, weight: Array, where: str = "") -> PartSurvey:
+        """Survey some rows of `where`."""
         with located(look.name):
             table = frames.as_table(rows, one_column=True)
             columns = frames.columns(table, look.prefix)
-            each = tuple(ColumnStatistics.of(column, weight) for column in columns)
+            each = tuple(ColumnStatistics.of(column, weight, listed=look.values) for column in columns)
             named = frames.column_names(table) is not None
             statistics = TableStatistics(each, float(weight.sum()), len(weight), named)
             if look.check is not None and where:
                 look.check(statistics)
-        known: Sequence[Values] = [frozenset()] * len(columns) if before is None else before.values
-        values = tuple(
-            _values_of(column) if look.values and few is not None else None
-            for column, few in zip(columns, known, strict=True)
-        )
         if look.groups and not weight.all():
             table = frames.as_table(take_rows(table, np.flatnonzero(weight)))
             columns = frames.columns(table, look.prefix)
-        groups = _first_of_groups(look, table, columns, values) if look.groups else None
-        return cls(look, statistics, values, groups)
+        return cls(look, statistics, _first_of_groups(look, table, columns, each) if look.groups else None)
 
     def __add__(self, other: PartSurvey) -> PartSurvey:
-        pairs = zip(self.values, other.values, strict=False)
-        columns, values = self.columns + other.columns, tuple(_union(a, b) for a, b in pairs)
+        columns = self.columns + other.columns
         tables = [part for part in (self.groups, other.groups) if part is not None]
         if not tables:
-            return PartSurvey(self.look, columns, values)
+            return PartSurvey(self.look, columns)
         table = frames.as_table(frames.stack_rows(tables))
-        groups = _first_of_groups(self.look, table, frames.columns(table), values)
-        return PartSurvey(self.look, columns, values, groups)
+        each = frames.columns(table, self.look.prefix)
+        return PartSurvey(self.look, columns, _first_of_groups(self.look, table, each, columns.columns))
 
     @property
     def numbers(self) -> list[Numbers]:
-        """Spread and values of each column."""
+        """What each column holds."""
         numbers = []
-        for column, values in zip(self.columns.columns, self.values, strict=True):
-            low, high = column.spread.low, column.spread.high
-            binary = values is not None and (values <= {0.0, 1.0} or values <= {-1.0, 1.0})
+        for column in self.columns.columns:
+            low, high, few = column.spread.low, column.spread.high, column.few
+            binary = few is not None and ({*few} <= {0.0, 1.0} or {*few} <= {-1.0, 1.0})
             constant = not high - low > 1e-12 * max(abs(low), abs(high))
-            numbers.append(Numbers(column.spread, values, binary, constant))
+            numbers.append(Numbers(column.spread, binary, constant))
         return numbers
 
 
-def _first_of_groups(look: Look, table: Any, columns: list[Column], values: tuple[Values, ...]) -> Any:
+def _first_of_groups(look: Look, table: Any, columns: list[Column], known: Sequence[ColumnStatistics]) -> Any:
     """First rows of the combinations of categories."""
-    bins = look.bins or {}
-    codes = [
-        _binned(column, bins[column.name])
-        if column.name in bins and column.kind != "categorical"
-        else column.codes()[0]
-        for column, few in zip(columns, values, strict=True)
-        if look.every or few is not None or column.kind in ("categorical", "boolean") or column.name in bins
-    ]
+    bins, codes = look.bins or {}, []
+    for column, statistics in zip(columns, known, strict=True):
+        few = look.values and statistics.few is not None
+        if column.name in bins and column.kind != "categorical":
+            x = column.floats()
+            edges = np.asarray(bins[column.name], np.float64)
+            codes.append(np.where(np.isnan(x), -1, np.searchsorted(edges, x, side="left")))
+        elif look.every or few or column.kind in ("categorical", "boolean"):
+            codes.append(column.codes()[0])
     if not (codes and len(codes[0])):
         return None
     combined = codes[0] + 1
@@ -124,25 +112,6 @@ def _first_of_groups(look: Look, table: Any, columns: list[Column], values: tupl
     first = np.full(int(combined.max()) + 1, -1)
     first[combined[::-1]] = np.arange(len(combined))[::-1]
     return take_rows(table, np.sort(first[first >= 0]))
-
-
-def _binned(column: Column, edges: Sequence[float]) -> NDArray[np.int64]:
-    x = column.floats()
-    return np.where(np.isnan(x), -1, np.searchsorted(np.asarray(edges, np.float64), x, side="left"))
-
-
-def _values_of(column: Column) -> Values:
-    if column.kind in ("categorical", "empty"):
-        return frozenset()
-    x = column.floats()
-    values = few_values(x[~np.isnan(x)], MAX_LEVELS_OF_NUMBERS)
-    return None if values is None else frozenset(values.tolist())
-
-
-def _union(first: Values, second: Values) -> Values:
-    if first is None or second is None or len(first | second) > MAX_LEVELS_OF_NUMBERS:
-        return None
-    return first | second
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +172,7 @@ class Surveyor:
                 rows = given[part]
                 if rows is not None and len(surveyed):
                     rows = rows if len(surveyed) == len(weight) else take_rows(rows, surveyed)
-                    known = before.parts.get(part)
-                    parts[part] = PartSurvey.of(look, rows, weight[surveyed], known, chunk.where)
+                    parts[part] = PartSurvey.of(look, rows, weight[surveyed], chunk.where)
             sample = Sample.of(chunk, self.size, self.seed, before.sample)
             weight = weight[index]
             total, heaviest = float(weight.sum()), float(weight.max(initial=0.0))
@@ -233,11 +201,32 @@ def without_gaps(chunk: Chunk) -> Chunk:
     return replace(chunk, weight=np.where(gaps, 0.0, chunk.weights))
 
 
-class Sums(tuple[Any, ...]):
+class Sums(tuple[T, ...]):
     """Statistics side by side; `+` adds each to its counterpart."""
 
     def __add__(self, other: Any) -> Any:
         return type(self)(a + b for a, b in zip(self, other, strict=True))
+
+    def __radd__(self, zero: Literal[0]) -> Self:
+        """Begin `sum(parts)`, which starts at 0."""
+        return self if zero == 0 else NotImplemented
+
+
+class ChunkSum:
+    """Accumulator of function(chunk), a value with `+`; `empty` makes that of no rows."""
+
+    def __init__(self, function: Callable[[Chunk], Any], empty: Callable[[], Any]) -> None:
+        self._function, self._empty, self._total = function, empty, None
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the rows of one chunk."""
+        if chunk.n_rows:
+            new = self._function(chunk)
+            self._total = new if self._total is None else self._total + new
+
+    def result(self) -> Any:
+        """Return the sum over all chunks seen."""
+        return self._empty() if self._total is None else self._total
 
 
 View = Callable[[Chunk], Chunk]
@@ -254,6 +243,6 @@ class Together:
         for view, accumulator in self._parts:
             accumulator.add(view(chunk))
 
-    def result(self) -> Sums:
+    def result(self) -> Sums[Any]:
         """Return the statistics, in the order of the parts."""
         return Sums(accumulator.result() for _, accumulator in self._parts)

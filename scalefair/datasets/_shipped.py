@@ -158,14 +158,14 @@ def load_adult(
     if encoding == "a9a":
         bits = np.hstack([_bits(raw[name]) for name in raw]).astype(np.float64)
         data = pd.DataFrame(bits, columns=[bit for name in raw for bit in _bit_names(str(name))])
-    return Bunch(
-        data=data if as_frame else data.to_numpy(),
-        target=table["income"].str.startswith(">50K").to_numpy().astype("int64"),
-        sensitive_features=sensitive if as_frame else sensitive.to_numpy(),
-        feature_names=list(data.columns),
-        target_names=["<=50K", ">50K"],
-        DESCR=_read_shipped("adult.names"),
-    )
+    target = table["income"].str.startswith(">50K").to_numpy().astype("int64")
+    return _bunch(data, target, sensitive, ["<=50K", ">50K"], _read_shipped("adult.names"), as_frame=as_frame)
+
+
+def _bunch(data: Any, target: Any, sensitive: Any, names: list[str], text: str, *, as_frame: bool) -> Bunch:
+    tables = {"data": data, "sensitive_features": sensitive}
+    tables = tables if as_frame else {name: table.to_numpy() for name, table in tables.items()}
+    return Bunch(**tables, target=target, feature_names=list(data.columns), target_names=names, DESCR=text)
 
 
 def load_communities_crime(*, missing: Literal["drop", "keep", "paper"] = "drop", as_frame: bool = True) -> Bunch:
@@ -224,11 +224,4 @@ def load_communities_crime(*, missing: Literal["drop", "keep", "paper"] = "drop"
         table = table.dropna(axis="columns", thresh=len(table) // 2).dropna()
     table = table.reset_index(drop=True)
     data, sensitive = table.drop(columns=TARGET), table[RACE]
-    return Bunch(
-        data=data if as_frame else data.to_numpy(),
-        target=table[TARGET].to_numpy(),
-        sensitive_features=sensitive if as_frame else sensitive.to_numpy(),
-        feature_names=list(data.columns),
-        target_names=[TARGET],
-        DESCR=description,
-    )
+    return _bunch(data, table[TARGET].to_numpy(), sensitive, [TARGET], description, as_frame=as_frame)

@@ -30,6 +30,7 @@ from scalefair.features.base import seed_of
 from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
+from scalefair.features.partial import lacks
 from scalefair.features.rows import FitRows, open_fit_rows
 from scalefair.features.training import Training
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
@@ -62,8 +63,7 @@ class Part:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with weight 0 for rows of the other part; they keep their number."""
         inside = self.has(np.arange(chunk.row, chunk.row + chunk.n_rows))
-        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-        return replace(chunk, weight=np.where(inside, weight, 0.0))
+        return replace(chunk, weight=np.where(inside, chunk.weights, 0.0))
 
     def of(self, rows: FitRows) -> FitRows:
         """Return rows of which those of the other part have weight 0."""
@@ -96,11 +96,8 @@ class _Judged:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
         if self.design.partial:  # rows that do not know s cannot judge
-            weight = np.ones(chunk.n_rows) if chunk.weight is None else np.asarray(chunk.weight)
-            known = ~np.isnan(chunk.s).any(axis=1)
-            chunk = replace(chunk, weight=np.where(known, weight, 0.0))
-        numbers = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        fold = self.folds.of_rows(numbers)
+            chunk = replace(chunk, weight=np.where(lacks(chunk.s), 0.0, chunk.weights))
+        fold = self.folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
         if chunk.weight is not None:
             fold = np.where(np.asarray(chunk.weight) > 0, fold, -1)
         F = np.zeros((chunk.n_rows, self.candidates.coefs[0].shape[1]))
@@ -143,15 +140,11 @@ def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candida
     total = reduce(add, moments)
     check_calibration(total)
     fold = folds.of_rows(sample.rows)
-    names, parts = [name for name in narrow.blocks if name not in ("phi", "y")], []
+    outputs, size, parts = candidates.outputs, candidates.size, []
     for k, own in enumerate(moments):
         chunk = sample.chunk.take(np.flatnonzero(fold == k))
-        rows = {"phi": chunk.x} | {name: np.asarray(narrow.rows_of(name, chunk)) for name in names}
-        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-        outputs, size = candidates.outputs, candidates.size
-        parts.append(share_distributions(own, rows, weight, outputs=outputs, size=size))
-    each = list(zip(*parts, strict=True))
-    found = tuple(pooled(some) if len(some) > 1 else some[0] for some in each)
+        parts.append(share_distributions(own, narrow.block_rows(chunk), chunk.weights, outputs=outputs, size=size))
+    found = tuple(pooled(some) if len(some) > 1 else some[0] for some in zip(*parts, strict=True))
     said = functions_of(total), digest([total.offset, total.scatter]), digest(candidates)
     return Judgement(found, total.n_rows, *said)
 
@@ -187,15 +180,8 @@ class JudgedPath:
         """Return the certificate of the chosen model, now that it is fitted."""
         at, judged = np.array([self.choose(claim)]), self.judgement
         one = [found[at] for found in judged.distributions]
-        return claim.certificate(
-            self.method,
-            judged.n_rows,
-            max(float(part.share[0]) for part in one),
-            max(float(part.upper(claim.confidence)[0]) for part in one),
-            judged.functions,
-            fingerprint(model),
-            judged.moments,
-        )
+        said = judged.functions, fingerprint(model), judged.moments
+        return claim.certificate(self.method, judged.n_rows, *claim.numbers(one), *said)
 
 
 Judges = Callable[[Candidates], Judgement]
@@ -308,6 +294,12 @@ class CrossValidated(OnFolds):
         model = plain(**shared | self._penalty(eps) | point | {"unfairness": None})
         model.__dict__.update(known)
         return model
+
+    @staticmethod
+    def _fitted(model: Any) -> dict[str, Any]:
+        """Return the attributes that a fit has set."""
+        parameters = model.get_params(deep=False)
+        return {name: value for name, value in vars(model).items() if name not in parameters}
 
     def _held_out(self, result: Any, error: str, path: Any) -> dict[str, Any]:
         """Return the attributes that say what was chosen, and what the others scored."""

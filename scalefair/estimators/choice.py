@@ -16,7 +16,6 @@ from scalefair.data.folds import Folds, make_folds
 from scalefair.data.sources import ArraySource, StackedSource
 from scalefair.errors import InputError
 from scalefair.estimators.base import FairEstimator, check_control
-from scalefair.features.base import whitened
 from scalefair.features.design import Design
 from scalefair.features.training import Training, group_names
 from scalefair.held_out import ChanceRatio
@@ -74,15 +73,11 @@ def _chance_ratios(training: Training, design: Design, folds: Folds, tested: Seq
         sample = training.source.sample(sample.n_rows, training.seed)
     elif base is not None:
         sample = replace(sample, h=base.join(training.split_sample).h)
-    names = [name for name in design.blocks if name not in ("phi", "y")]
-    rows = {name: np.asarray(design.rows_of(name, sample), dtype=float) for name in names}
-    rows["phi"] = np.asarray(whitened(design.phi, sample.x), dtype=float)
-    weight = np.ones(sample.n_rows) if sample.weight is None else np.asarray(sample.weight)
-    fold, ratios = folds.of_rows(training.survey.sample.rows), []
+    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.survey.sample.rows), []
     for k, moments in enumerate(tested):
         at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
         own = {name: part[at] for name, part in rows.items()}
-        ratios.append(ChanceRatio.of(moments.judged, design.features, own, weight[at]))
+        ratios.append(ChanceRatio.of(moments.judged, design.features, own, sample.weights[at]))
     return ratios
 
 
@@ -124,8 +119,7 @@ def choose_model(
     failed: dict[str, ValueError] = {}
     for name, estimator in candidates.items():
         progress(f"fitting: {name}")
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("default")
+        with warnings.catch_warnings(record=True, action="default") as caught:
             try:
                 fitted[name] = fit(estimator), caught
             except InputError:

@@ -112,7 +112,8 @@ class Classification(ClassifierMixin, LossBase):
         """
         if "decisions_" in vars(self):
             return labels.decoded(self._decided(X, FairDecisions.decide), self.classes_)
-        codes = self._scores(X, partial(_most_likely, vars(self).get("loss_")))
+        loss = vars(self).get("loss_")
+        codes = self._scores(X, lambda f: np.argmax(_probabilities(loss, f), axis=1).astype(np.float64))
         return labels.decoded(codes, self.classes_)
 
 
@@ -127,10 +128,7 @@ class FairKernelClassifier(Classification):
 
     Parameters
     ----------
-    @ loss class_weight
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness limit_on penalty eps base_estimator output_kernel
-    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
+    @ *
 
     Attributes
     ----------
@@ -177,7 +175,3 @@ def _probabilities(loss: Any, f: Array) -> Array:
     inner = loss.loss if isinstance(loss, ClassWeighted) else loss
     # 1 − p would lose the digits of a small probability.
     return np.column_stack([inner.inverse_link(-f[:, 0]) if isinstance(inner, Logistic) else 1 - p, p])
-
-
-def _most_likely(loss: Any, f: Array) -> Array:
-    return np.asarray(np.argmax(_probabilities(loss, f), axis=1), dtype=np.float64)

@@ -221,8 +221,7 @@ class DecisionPass:
     def add(self, chunk: Chunk) -> None:
         """Add the rows of one chunk that have a weight and are in the sample."""
         number = np.arange(chunk.row, chunk.row + chunk.n_rows)
-        weight = np.ones(len(number)) if chunk.weight is None else np.asarray(chunk.weight)
-        fold = self.folds.of_rows(number)
+        weight, fold = chunk.weights, self.folds.of_rows(number)
         counted = (weight > 0) & (fold >= 0) & (fold < self.count)
         if self.fraction < 1:
             counted &= hash_uniform(0, number) < self.fraction

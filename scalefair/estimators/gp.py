@@ -46,17 +46,11 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     Parameters
     ----------
-    @ feature_map kernel
-    @ gp.length_scale
-    @ n_components
+    @ *
     learn_landmarks : bool, default=False
         Whether Nyström landmarks move in the search, too.
-    @ sensitive_kernel sensitive_length_scale n_sensitive_components
     noise : float or "optimize", default="optimize"
         Noise variance σ².
-    @ amplitude optimizer n_restarts
-    @ gp.max_iter gp.tol
-    @ length_scale_bounds
     noise_bounds, amplitude_bounds : (float, float) or None, default=None
         None: 1e-8 to 1e2 times the variance of y, 1e-3 to 1e3 times its standard deviation.
     eta : float or None, default=None
@@ -65,11 +59,6 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
         it at their start; weight, noise and amplitude are found again at those learnt.
-    @ gp.cv
-    @ gp.penalty
-    @ eps
-    @ gp.sensitive_columns
-    @ hide_sensitive n_jobs random_state
 
     Attributes
     ----------

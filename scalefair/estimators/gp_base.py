@@ -6,7 +6,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
-from scalefair.errors import check_weight_or_limit
+from scalefair.errors import FINITE, TINY, check_grid, check_weight_or_limit
 from scalefair.estimators.choice import OnFolds
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
@@ -124,7 +123,6 @@ class Process(OnFolds):
     def _process(self, fit: ProcessFit, training: Training, inputs: list[str], design: Design) -> dict[str, Any]:
         """Return the attributes of a fit, and warn of what is wrong with it."""
         sample, search = training.sample, fit.search
-        weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
         sentences = [*fit.at_bounds]
         if not search.converged:
             sentences.append(
@@ -136,7 +134,7 @@ class Process(OnFolds):
         maps = {} if fit.phi is None else {"phi_": fit.phi, "moments_": fit.moments}
         return {
             "_design": design, "_one_target": training.one_target, "_input_names": inputs,
-            "_input_scale": standard_deviation(np.asarray(sample.x), weight),
+            "_input_scale": standard_deviation(np.asarray(sample.x), sample.weights),
             "_distribution": fit.distribution, "psi_": fit.psi, "kernel_": fit.kernel, **maps,
             "theta_": fit.theta, "amplitude_": fit.amplitude, "eta_": fit.eta,
             "log_marginal_likelihood_value_": fit.log_evidence, "explained_share_": fit.share,
@@ -222,8 +220,8 @@ class Process(OnFolds):
 
     def _predicted(self, X: Any, function: Callable[[Array], Array]) -> Any:
         """Return a function of the rows of X; a dask array for a dask collection."""
-        start = partial(partial, _of_inputs, function)
-        return self._design.predict(open_predict_rows(self, X, self._design), start)
+        rows = open_predict_rows(self, X, self._design)
+        return self._design.predict(rows, lambda: lambda chunk: function(chunk.x))
 
     def _checked_theta(self, theta: Any) -> Array:
         """Return hyperparameters as in `theta_`, which are the default."""
@@ -246,15 +244,8 @@ class Process(OnFolds):
         return {key: value for key, value in super().__getstate__().items() if key != "_evidence"}
 
 
-def _of_inputs(function: Callable[[Array], Array], chunk: Chunk) -> Array:
-    return function(chunk.x)
-
-
 def check_bounds(name: str, value: Any) -> None:
     """Raise ValueError unless a value is two positive numbers, the smaller first."""
-    try:
-        low, high = (float(bound) for bound in value)
-    except (TypeError, ValueError):
-        low, high = np.nan, np.nan
-    if not 0 < low <= high < np.inf:
+    ends = check_grid(name, value, TINY, FINITE)
+    if len(ends) != 2 or ends[0] > ends[1]:
         raise ValueError(f"{name}={value!r} must be two positive numbers, the smaller first, or None")

@@ -40,12 +40,7 @@ class FairGPClassifier(ClassifierMixin, Process):
 
     Parameters
     ----------
-    @ feature_map kernel
-    @ gp.length_scale
-    @ n_components sensitive_kernel sensitive_length_scale n_sensitive_components amplitude
-    @ optimizer n_restarts
-    @ gp.max_iter gp.tol
-    @ length_scale_bounds
+    @ *
     amplitude_bounds : (float, float) or None, default=None
         None: 1e-3 to 1e3.
     eta : float or None, default=None
@@ -55,11 +50,6 @@ class FairGPClassifier(ClassifierMixin, Process):
         Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
         that meets it at their start; weight and amplitude are found again at the length scales
         learnt, the weight last.
-    @ gp.cv
-    @ gp.penalty
-    @ eps
-    @ gp.sensitive_columns
-    @ hide_sensitive n_jobs random_state
 
     Attributes
     ----------

@@ -47,9 +47,7 @@ class FairKernelRidge(RidgeBase):
 
     Parameters
     ----------
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness penalty eps output_kernel base_estimator
-    @ fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs random_state
+    @ *
 
     Attributes
     ----------
@@ -119,26 +117,21 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     Parameters
     ----------
+    @ *
     alphas : array-like, optional
         Ridges to try; by default 10, relative to the variance of the features.
     etas : array-like, optional
         Penalty weights to try; by default 25, from 0 to ∞.
     cv : int, splitter or iterable, default=5
         Number of random folds, or anything that splits the rows into disjoint test sets.
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share: the share of the variance of the predictions that the
         sensitive attributes explain, on held-out folds.
-    @ cv.confidence cv.guarantee
-    @ penalty
     eps : float, "auto" or None, default=None
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
         held-out error within the limit. Shares are measured without it.
     ridge_ratios : sequence of float, default=(1.0, 1e-3)
         Ridges to try for ψ(s), if it is added to φ(x), relative to alpha; ĥ(x) gets 1e-3 of that.
-    @ base_estimator fit_intercept sensitive_columns hide_sensitive missing_labels n_jobs
-    @ random_state
 
     Attributes
     ----------
@@ -234,7 +227,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         ridge: FairKernelRidge = self._plain_at(FairKernelRidge, result.eps, known, **point)
         self._refit(ridge, moments.total, constant=result.choice is None)
         path = FairPath(ridge, result.alphas, result.etas, result.scores)
-        chosen = self._attributes(ridge) | self._held_out(result, "mse", path) | certificate(ridge)
+        chosen = self._fitted(ridge) | {"_ridge": ridge} | self._held_out(result, "mse", path) | certificate(ridge)
         return chosen | {"eps_": result.eps, "ridge_ratio_": result.ratio}
 
     def _options(self, design: Design, moments: Moments, ratio: float, eps: float | None) -> dict[str, Any]:
@@ -277,12 +270,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         one = ridge._one_target
         ridge.__dict__.update(ridge._solution(moments, fit, ridge._design, one_target=one))
 
-    def _attributes(self, ridge: FairKernelRidge) -> dict[str, Any]:
-        """Return the attributes of the ridge at the chosen point, and the ridge."""
-        parameters = ridge.get_params(deep=False)
-        fitted = {name: value for name, value in vars(ridge).items() if name not in parameters}
-        return fitted | {"_ridge": ridge}
-
     def collect(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
     ) -> Moments:
@@ -317,6 +304,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
             warn_of_few_digits(ridge.diagnostics_, type(self).__name__)
         for name in HELD_OUT:
             self.__dict__.pop(name, None)
-        self.__dict__.update(self._attributes(ridge))
+        self.__dict__.update(self._fitted(ridge) | {"_ridge": ridge})
         self.path_ = FairPath(ridge, self.path_.alphas, self.path_.etas)
         return self

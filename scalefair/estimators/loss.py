@@ -310,15 +310,13 @@ class FairKernelRegressor(LossRegression):
 
     Parameters
     ----------
+    @ *
     loss : str or loss, default="huber"
         V. "poisson" and "gamma": counts and positive amounts, with f the log of their mean.
         "huber": squared, but robust. "quantile": the median. "squared": as
         :class:`FairKernelRidge`. Or an object of `scalefair.losses`, such as
         ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`. A base model's
         prediction joins "poisson" and "gamma" as log(1 + ĥ).
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components alpha eta unfairness limit_on penalty eps base_estimator output_kernel
-    @ fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs random_state
 
     Attributes
     ----------

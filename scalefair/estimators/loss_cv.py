@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
-from scalefair._typing import Array
+from scalefair._typing import Array, DataFrame
 from scalefair.auditing.certificate import Claim
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
@@ -34,9 +34,6 @@ from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 N_ALPHAS = 8  # that are tried by default, a decade apart; more beside the best
 
@@ -79,7 +76,7 @@ class LossPathCV(PathBase):
         self._intercept = np.stack([fit.intercept for fit in fits])
 
     @cached_property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """The path as a data frame."""
         count = len(self._alphas)
         columns = {
@@ -150,47 +147,36 @@ class LossCV(CrossValidated, LossBase):
             )
 
     def _learn_loss(self, training: Training, loss: Any, known: dict[str, Any]) -> dict[str, Any]:
-        dtype, least = current_config().dtype, self._least_alpha()
-        loss, training, rows = self._loss_rows(training, loss, dtype, least)
+        dtype, asked = current_config().dtype, self._asked
+        loss, training, rows = self._loss_rows(training, loss, dtype, self._least_alpha())
         cache = FeatureCache.within(MAX_CACHED_BYTES, rows.source, rows.design)
         folds, moments = self._fold_moments(rows, training, cache=cache)
         if self.class_weight is not None:
             loss = self._weighed(loss, known["classes_"], moments.total)
         system = partial(self._system_of, rows.design, moments.total)
-        whole = Problem(
-            rows.source, rows.design, self._solved_loss(loss), system(moments.total), rows.chunk_rows, cache
-        )
-        alphas, etas = self._grids(whole.system)
+        of_all, solved = system(moments.total), self._solved_loss(loss)
+        whole = Problem(rows.source, rows.design, solved, of_all, rows.chunk_rows, cache)
         problem = FoldProblem.build(whole, folds, moments, system)
-        limit = None if self._asked is not None else self.unfairness
-        result = search_loss(problem, alphas, etas, limit, finer=self.alphas is None)
-        judge = partial(
-            judge_fits,
-            result=result,
-            problem=problem,
-            split=self.guarantee == "split",
-            judges=partial(self._judging, training, rows.design),
-        )
-        asked, certificate = self._asked, None
+        limit = self.unfairness if asked is None else None
+        result = search_loss(problem, *self._grids(of_all), limit, finer=self.alphas is None)
         if asked is None:
-            result, certificate = self._certified(result, judge)
+            judges = partial(self._judging, training, rows.design)
+            judge = partial(judge_fits, result=result, problem=problem, judges=judges, split=self.guarantee == "split")
+            result, certify = self._certified(result, judge)
         fit = self._fit_at(rows, whole, result, dtype)
         known = known | learnt(training, rows.design) | {"loss_": loss}
         chosen = self._chosen(known, whole, result, fit)
-        if asked is not None:
-            without = result.tried[Point(result.alpha, result.eta)].theta[:-1]
-            fits = (*map(whole.solution, without), (fit.coef, fit.intercept))
-            scores = [self._scores_of(loss, *both) for both in fits]
-            parts, alpha = problem.parts, result.alpha
-            learn = partial(self._decisions, asked, rows, parts, scores, alpha, known, folds)
-            if self.confidence is None:
-                return chosen | learn(self.unfairness)
-            claim = Claim.of(self.unfairness, self.confidence, asked.limit)
-            given: Any = training.calibrating
-            source = rows.design.numbers(given, sensitive=True)
-            calibration = Calibration(rows.design, source, scores[-1], self._gains(loss))
-            return chosen | certified_decisions(learn, claim, calibration, chosen["_model"])
-        return chosen if certificate is None else chosen | certificate(chosen["_model"])
+        if asked is None:
+            return chosen | certify(chosen["_model"])
+        without = result.tried[Point(result.alpha, result.eta)].theta[:-1]
+        scores = [self._scores_of(loss, *both) for both in (*map(whole.solution, without), (fit.coef, fit.intercept))]
+        learn = partial(self._decisions, asked, rows, problem.parts, scores, result.alpha, known, folds)
+        if self.confidence is None:
+            return chosen | learn(self.unfairness)
+        source = rows.design.numbers(training.calibrating, sensitive=True)  # type: ignore[arg-type]
+        calibration = Calibration(rows.design, source, scores[-1], self._gains(loss))
+        claim = Claim.of(self.unfairness, self.confidence, asked.limit)
+        return chosen | certified_decisions(learn, claim, calibration, chosen["_model"])
 
     def _system_of(self, design: Design, total: Moments, moments: Moments) -> System:
         """Return the system of some rows, with the ridges of all."""
@@ -226,9 +212,7 @@ class LossCV(CrossValidated, LossBase):
             tried.append(_constant(whole, result.constant, fit))
         alphas = np.array([point.alpha for point in result.tried])
         path = LossPathCV(model, alphas, tried, result.listed())
-        parameters = model.get_params(deep=False)
-        fitted = {name: value for name, value in vars(model).items() if name not in parameters}
-        return fitted | self._held_out(result, "loss", path) | {"_model": model}
+        return self._fitted(model) | self._held_out(result, "loss", path) | {"_model": model}
 
     def path(self, X: Any, y: Any, etas: Any = None, **given: Any) -> LossPath:
         """Return the path of the chosen ridge over rows; see :meth:`FairKernelClassifier.path`."""
@@ -266,13 +250,7 @@ class FairKernelClassifierCV(LossCV, Classification):
 
     Parameters
     ----------
-    @ loss class_weight
-    @ cv.alphas cv.etas cv
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components
-    @ cv.unfairness cv.confidence cv.guarantee limit_on
-    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
-    @ random_state
+    @ *
 
     Attributes
     ----------
@@ -323,14 +301,9 @@ class FairKernelRegressorCV(LossCV, LossRegression):
 
     Parameters
     ----------
+    @ *
     loss : str or loss, default="huber"
         V, as in :class:`FairKernelRegressor`.
-    @ cv.alphas cv.etas cv
-    @ feature_map kernel length_scale n_components sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components
-    @ cv.unfairness cv.confidence cv.guarantee limit_on
-    @ penalty eps base_estimator fit_intercept sensitive_columns hide_sensitive tol max_iter n_jobs
-    @ random_state
 
     Attributes
     ----------

@@ -275,10 +275,10 @@ array of shape {}
 
 
 @cache
-def _entries() -> dict[str, str]:
+def _entries(text: str = TEXT) -> dict[str, str]:
     entries: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in TEXT.strip("\n").split("\n"):
+    for line in text.strip("\n").split("\n"):
         if line and not line.startswith(" "):
             name = line.split(" : ")[0].split(",")[0]
             entries[name.replace("[gp] ", "gp.").replace("[cv] ", "cv.")] = lines = []
@@ -290,6 +290,7 @@ def _entries() -> dict[str, str]:
 def described(cls: T) -> T:
     """Give a class the constraints of its parameters, and the texts of "@ name name ..." lines.
 
+    "@ *" stands for all arguments of the class, in their order, with the texts below it or these.
     A line "@@ shape" is replaced by the parameters and the result of a method that predicts.
     """
     own: dict[str, Any] = cls._own_constraints  # type: ignore[attr-defined]
@@ -298,13 +299,24 @@ def described(cls: T) -> T:
     for documented in (cls, *filter(isfunction, vars(cls).values())):
         doc: str = documented.__doc__ or ""
         if "@ " in doc:
-            documented.__doc__ = _written_out(doc)
+            documented.__doc__ = _written_out(_with_arguments(cls, cleandoc(doc)))
     return cls
+
+
+def _with_arguments(cls: type, doc: str) -> str:
+    if "@ *" not in doc:
+        return doc
+    names, entries = signature(cls).parameters, _entries()
+    kind = "gp." if "optimizer" in names else "cv." if "alphas" in names else ""
+    head, _, rest = doc.partition("@ *")
+    section, end, tail = rest.partition("\n\n")
+    texts = [_entries(section).get(name) or entries.get(kind + name) or entries.get(name, "") for name in names]
+    return head + "\n".join(filter(None, texts)) + end + tail
 
 
 def _written_out(doc: str) -> str:
     entries, lines = _entries(), []
-    doc = "\n".join(PREDICTS.format(line[3:]) if line.startswith("@@ ") else line for line in cleandoc(doc).split("\n"))
+    doc = "\n".join(PREDICTS.format(line[3:]) if line.startswith("@@ ") else line for line in doc.split("\n"))
     for line in doc.split("\n"):
         names = line[2:].split() if line.startswith("@ ") else []
         lines += [entries[name] for name in names] if names else [line]

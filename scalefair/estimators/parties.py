@@ -141,7 +141,8 @@ class PartyMaps:
         if own.get("confidence") is not None and own["guarantee"] == "split":
             parts = (Part(own["random_state"] + 2, calibrates=c) for c in (False, calibrates))
             fitting, chosen = (chosen.then(part) for part in parts)
-        rows = FitRows(fitting.then(_without_inputs), None, None, 1, False, True, True, False)
+        alone = fitting.then(lambda chunk: replace(chunk, x=np.zeros((chunk.n_rows, 1))))  # ψ needs no x
+        rows = FitRows(alone, None, None, 1, False, True, True, False)
         training = survey_training(rows, MapSpec.of(own))
         encoder = training.preparation.sensitive_encoder
         prepared = replace(design.preparation, sensitive_encoder=encoder)
@@ -156,11 +157,6 @@ class PartyMaps:
         psi = Identity().fit(np.zeros((2, folds[0].blocks["psi"])))
         design = replace(self.model._design, psi=psi)
         return design, FoldedMoments(folds, None, sum(folds[1:], folds[0]))
-
-
-def _without_inputs(chunk: Chunk) -> Chunk:
-    """Return the chunk without x, which ψ does not depend on."""
-    return replace(chunk, x=np.zeros((chunk.n_rows, 1)))
 
 
 def _check_same(what: str, key: str, other: str, *free: str) -> None:

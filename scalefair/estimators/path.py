@@ -7,21 +7,18 @@ from base64 import b64encode
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from scalefair import held_out, penalties
-from scalefair._typing import Array
+from scalefair._typing import Array, DataFrame
 from scalefair.data import frames
 from scalefair.errors import MISSING_SENSITIVE, check_number
 from scalefair.solve.limit import NotAttainableError
 from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, side_by_side, squared_errors
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_NOTEBOOK_ROWS = 12
 BOUND = f"held-out share with {held_out.MARGIN:g} standard errors"
@@ -32,7 +29,7 @@ class PathBase(ABC):
 
     @cached_property
     @abstractmethod
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """The fits as a data frame, one row each."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -44,7 +41,7 @@ class PathBase(ABC):
     def _criteria(self) -> tuple[str, str]:
         """Columns of the share and of the error that fits are compared by."""
 
-    def front(self) -> pd.DataFrame:
+    def front(self) -> DataFrame:
         """Return the rows that no other row beats in both error and share, by increasing share.
 
         Held-out numbers are compared where there are any. They come first, then the other columns.
@@ -134,7 +131,7 @@ class FairPath(PathBase):
         self._scores = scores
 
     @cached_property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """The grid as a data frame."""
         system = self._estimator._system(self._estimator._design, self._estimator.moments_)
         columns = {
@@ -225,17 +222,11 @@ class LossPath(PathBase):
         self.etas = np.array([estimator.eta_ for estimator in estimators])
 
     @cached_property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """The path as a data frame."""
-        fits = self._estimators
-        return frames.make_frame(
-            {
-                "eta": self.etas,
-                "loss": np.array([fit.mean_loss_ for fit in fits]),
-                "explained_share": np.array([fit.explained_share_ for fit in fits]),
-                "passes": np.array([fit.n_passes_ for fit in fits]),
-            }
-        )
+        names = {"loss": "mean_loss_", "explained_share": "explained_share_", "passes": "n_passes_"}
+        columns = {name: [vars(fit)[of] for fit in self._estimators] for name, of in names.items()}
+        return frames.make_frame({"eta": self.etas, **columns})
 
     @property
     def _criteria(self) -> tuple[str, str]:

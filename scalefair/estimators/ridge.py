@@ -326,13 +326,11 @@ class FairRidge(RidgeBase):
 
     Parameters
     ----------
+    @ *
     alpha : float or "auto", default="auto"
         Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
         with the least generalised cross-validation error without a penalty; for fewer than 400
         rows, 1e-3.
-    @ eta unfairness penalty eps output_kernel sensitive_kernel sensitive_length_scale
-    @ n_sensitive_components base_estimator fit_intercept sensitive_columns hide_sensitive
-    @ missing_labels n_jobs random_state
 
     Attributes
     ----------

@@ -58,13 +58,9 @@ class Graph:
         self._nodes.append(node)
         return name
 
-    def cast(self, value: str) -> str:
-        """Return a value as numbers."""
-        return self.add("Cast", value, to=self._onnx.TensorProto.DOUBLE)
-
-    def whole(self, value: str) -> str:
-        """Return a value as integers."""
-        return self.add("Cast", value, to=self._onnx.TensorProto.INT64)
+    def cast(self, value: str, kind: str = "DOUBLE") -> str:
+        """Return a value as numbers, or as integers of the `kind` "INT64"."""
+        return self.add("Cast", value, to=self._onnx.TensorProto.DataType.Value(kind))
 
     def times(self, value: str, factor: Any) -> str:
         """Return a value times an array, elementwise."""
@@ -323,7 +319,7 @@ def _step(graph: Graph, constants: dict[str, str], x: str, node: str, *, levels:
     if levels:
         known = graph.add("Where", absent, graph.constant(0.0), value)
         inside = graph.add("Clip", known, graph.constant(0.0), graph.constant(255.0))
-        member = of("member", graph.add("Add", of("set"), graph.whole(inside)))
+        member = of("member", graph.add("Add", of("set"), graph.cast(inside, "INT64")))
         left = graph.add("And", of("is_number"), left)
         left = graph.add("Or", left, graph.add("And", of("is_level"), member))
     way = graph.add("Where", left, number(0), number(1))

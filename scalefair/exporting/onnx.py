@@ -193,7 +193,9 @@ class Inputs:
         if self._encoder is None:
             return self._graph.beside(list(self._columns.values()))
         pairs = zip(self._columns.values(), self._encoder.columns_, strict=True)
-        return self._graph.beside([self._encoded(value, code) for value, code in pairs])
+        return self._graph.beside(
+            [(self._number if isinstance(code, NumberCode) else self._levels)(value, code) for value, code in pairs]
+        )
 
     def s(self) -> str:
         """Return the numbers that ψ sees."""
@@ -228,9 +230,6 @@ class Inputs:
         absent = self._graph.add("Less", position, self._graph.constant(np.array(0)))
         nothing = self._graph.constant(np.nan)
         return self._graph.add("Where", absent, nothing, self._graph.cast(position))
-
-    def _encoded(self, value: str, code: Any) -> str:
-        return (self._number if isinstance(code, NumberCode) else self._levels)(value, code)
 
     def _number(self, value: str, code: NumberCode) -> str:
         """(x − center) / scale, and whether x was missing."""

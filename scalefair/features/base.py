@@ -120,9 +120,7 @@ class BaseMap(Stores, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Number of features φ(x) has."""
         return n_features(self)
 
-    @property
-    def _n_features_out(self) -> int:
-        return n_features(self)
+    _n_features_out = n_features_out  # what scikit-learn calls it
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """Return rows of floats, or of anything where the map takes categories."""

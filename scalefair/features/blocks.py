@@ -104,7 +104,7 @@ class Curve(Block):
     @classmethod
     def learn(cls, h: Array, sample: Chunk, psi: FeatureMap | None, seed: int) -> Curve:
         """Fit κ on predictions of a sample; `psi` is None where the model may not see s."""
-        kappa = _curve_map(h, sample.weight, seed)
+        kappa = _curve_map(h, sample.weights, seed)
         if psi is None:
             return cls(kappa, None)
         options = {"most": MAX_CURVE_COLUMNS, "seed": seed}
@@ -135,12 +135,11 @@ class RidgeCurve(Block):
     def learn(cls, phi: FeatureMap, weights: Array, sample: Chunk, seed: int) -> RidgeCurve:
         """Fit κ on z of a sample."""
         raw = weights if phi.linear_ is None else phi.linear_ @ weights
-        return cls(phi, raw, _curve_map(phi.raw(sample.x) @ raw, sample.weight, seed))
+        return cls(phi, raw, _curve_map(phi.raw(sample.x) @ raw, sample.weights, seed))
 
 
-def _curve_map(z: Array, weight: Array | None, seed: int) -> Nystroem:
+def _curve_map(z: Array, weight: Array, seed: int) -> Nystroem:
     """Return κ: a Gaussian kernel in units of the standard deviation of each column."""
-    weight = np.ones(len(z)) if weight is None else weight
     scale = standard_deviation(z, weight)
     kappa = Nystroem(length_scale=scale, n_components=CURVE_LANDMARKS, random_state=seed)
     return kappa.fit(np.ascontiguousarray(z), sample_weight=weight)
@@ -151,5 +150,5 @@ def learn_control(
 ) -> tuple[Control, CrossedControl]:
     """Return υ and ξ, fitted on a sample; `columns` as in `mixed_map`."""
     upsilon = mixed_map("auto", "median", size, rows=sample.c, weight=sample.weight, seed=seed, **columns)
-    xi = Crossed.fit(psi, upsilon, sample.s, sample.c, sample.weight, most=CROSSED * size, seed=seed)
+    xi = Crossed.fit(psi, upsilon, sample.s, sample.c, sample.weights, most=CROSSED * size, seed=seed)
     return Control(upsilon), CrossedControl(xi)

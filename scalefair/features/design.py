@@ -148,6 +148,12 @@ class Design:
         (block,) = (block for block in self.beside if block.name == name)
         return block.rows(chunk)
 
+    def block_rows(self, chunk: Chunk) -> dict[str, Array]:
+        """Return the rows of φ, whitened, of ψ and of the blocks beside it, by name."""
+        phi = {"phi": whitened(self.phi, chunk.x)}
+        names = (name for name in self.blocks if name not in ("phi", "y"))
+        return phi | {name: np.asarray(self.rows_of(name, chunk), np.float64) for name in names}
+
     def psi_rows(self, chunk: Chunk) -> Rows:
         """Return the rows of ψ: zero for rows of weight zero, NaN for rows that lack s."""
         if self.psi is None:

@@ -115,7 +115,11 @@ class OneHot(BaseMap):
             try:
                 categories, digit = np.unique(rows[:, column], return_inverse=True)
             except TypeError as error:
-                raise _not_sortable(rows[:, column], column) from error
+                kinds = ", ".join(sorted({type(value).__name__ for value in rows[:, column]}))
+                raise TypeError(
+                    f"column {column} of X mixes values that cannot be sorted ({kinds}); a column of this "
+                    "argument must be all strings or all numbers, missing values a category of their own"
+                ) from error
             self.categories_.append(categories)
             seen = np.empty(0, dtype=np.int64)
             if largest > _LARGEST_CODE // len(categories):
@@ -200,14 +204,6 @@ class OneHot(BaseMap):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         return tags
-
-
-def _not_sortable(values: Any, column: int) -> TypeError:
-    kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-    return TypeError(
-        f"column {column} of X mixes values that cannot be sorted ({kinds}); a column of this "
-        "argument must be all strings or all numbers, missing values a category of their own"
-    )
 
 
 def _find(table: Any, values: Any) -> tuple[Codes, NDArray[np.bool_]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -154,8 +153,7 @@ class Crossed:
         full = cls(psi, upsilon)
         if full.width <= most:
             return full
-        weight = np.ones(len(s)) if weight is None else weight
-        rows, weight = distinct_rows(np.hstack([s, c]), weight)
+        rows, weight = distinct_rows(np.hstack([s, c]), np.ones(len(s)) if weight is None else weight)
         rows = rows[choose_landmarks("uniform", None, rows, weight, size=most, seed=seed)]
         at = whitened(psi, rows[:, : s.shape[1]]), whitened(upsilon, rows[:, s.shape[1] :])
         K = (at[0] @ at[0].T) * (at[1] @ at[1].T)
@@ -187,14 +185,10 @@ def for_new_rows(psi: Any, encoder: Any, columns: Any = None) -> Any:
     if isinstance(psi, OneHot):
         made.unknown = "levels"
         at = range(len(psi.categories_)) if columns is None else columns
-        made.name_of = partial(_group_name, encoder, at)
+        made.name_of = lambda row: str(encoder.group_names([row], at)[0])
     elif isinstance(psi, ProductMap | ConcatMap):
         made.parts_ = [(for_new_rows(part, encoder, at), at) for part, at in psi.parts_]
     return made
-
-
-def _group_name(encoder: Any, columns: Any, row: Any) -> str:
-    return str(encoder.group_names([row], columns)[0])
 
 
 def units_of(feature_map: Any) -> Units:
@@ -257,16 +251,6 @@ def _product_units(product: Crossed | ProductMap) -> Units:
         plain = all(kinds == {"kernel"} for kinds in of_maps)
         return all_columns("kernel" if plain else "map", len(cell))
     return tuple(("cell", np.flatnonzero(cell == number)) for number in np.unique(cell))
-
-
-def units_as_lists(units: Units) -> list[list[Any]]:
-    """Return units as JSON can hold them."""
-    return [[kind, columns.tolist()] for kind, columns in units]
-
-
-def units_of_lists(lists: Any) -> Units:
-    """Return the units that `units_as_lists` describes."""
-    return tuple((str(kind), np.asarray(columns, dtype=np.int64)) for kind, columns in lists)
 
 
 def check_units(units: Units, width: int) -> None:

@@ -11,9 +11,10 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from scalefair._typing import Array, Chunk
-from scalefair.data.columns import TableStatistics, missing_everywhere
+from scalefair.data.columns import TableStatistics
 from scalefair.data.encoding import SensitiveEncoder
 from scalefair.data.frames import Kind
+from scalefair.errors import UselessColumnError
 
 # Rows that P(known | x) is learnt from, and ψ from those among them that have s
 KNOWN_SAMPLE_ROWS = 10_000
@@ -31,7 +32,9 @@ class PartialEncoder(SensitiveEncoder):
         """Raise ValueError if no row has an attribute."""
         for column in statistics.columns:
             if not (column.spread.weight or any(column.levels.values())):
-                raise missing_everywhere(cls.role, column.name, statistics.n_rows)
+                what = f"{cls.role} column {column.name!r} is missing in all {statistics.n_rows} rows"
+                remedy = "give it for some rows, in sensitive_features or as sensitive_data=(X2, S2)"
+                raise UselessColumnError(f"{what}, so dependence on it cannot be limited", remedy, column=column.name)
 
     def encode(self, s: Any) -> Array:
         """Return the rows of numbers and codes, or of NaN, float64 of shape (n, p)."""
@@ -52,18 +55,13 @@ def lacks(values: Any) -> NDArray[np.bool_]:
 class Unknown:
     """Gives rows of a table without s, or without y, NaN in its place."""
 
-    n_attributes: int
+    encoder: Any  # of the attributes
     n_targets: int
-
-    @classmethod
-    def of(cls, preparation: Any, n_targets: int) -> Unknown:
-        """Return what fills rows that were encoded."""
-        return cls(preparation.sensitive_encoder.n_features_in_, n_targets)
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the numeric chunk with s, y and weights."""
         n, s, y = chunk.n_rows, chunk.s, chunk.y
-        s = np.full((n, self.n_attributes), np.nan) if s is None else s
+        s = np.full((n, self.encoder.n_features_in_), np.nan) if s is None else s
         y = np.full((n, self.n_targets), np.nan) if y is None else y
         return replace(chunk, s=s, y=y, weight=chunk.weights)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
@@ -34,7 +33,7 @@ class TwoTables(Chunk):
 if TYPE_CHECKING:
     from scalefair.features.training import Training
 
-FLOATS = [np.float64, np.float32]
+NUMBERS = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}  # as scikit-learn checks them
 MAX_ENCODED_BYTES = 2**28  # encoded rows that are cached, not encoded again in every pass
 
 
@@ -119,15 +118,14 @@ def _open_second(estimator: Any, given: TwoTables, is_table: bool) -> ChunkSourc
     elif is_table:
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
-        X = validate_data(estimator, X, accept_sparse="csr", dtype=FLOATS, order="C", reset=False)
+        X = validate_data(estimator, X, **NUMBERS, reset=False)
     names = {"x": "sensitive_data[0]", "s": "sensitive_data[1]"}
     return open_rows(X, s, names=names, n_threads=estimator.n_jobs).source
 
 
 def _check_same_columns(estimator: Any, X: Any) -> None:
     """Raise InputError that names the columns by which the two tables differ."""
-    named = is_stream(X) and isinstance(X, WithColumns)
-    names = list(X.columns) if named else frames.column_names(X)
+    names = _column_names(X)
     first = vars(estimator).get("feature_names_in_")
     if names is None or first is None:
         return  # scikit-learn compares how many there are
@@ -212,7 +210,7 @@ def open_more_rows(estimator: Any, given: Chunk, design: Design, *, n_targets: i
             f"y has {columns} columns but the first batch had {n_targets}; give every batch the same targets"
         )
     source = design.numbers(rows.source, sensitive=True)
-    return source.then(Unknown.of(prepared, n_targets)) if design.partial else source
+    return source.then(Unknown(prepared.sensitive_encoder, n_targets)) if design.partial else source
 
 
 def _read(part: Any) -> Any:
@@ -232,7 +230,7 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
             beside = {name: in_memory(part, scans=False) for name, part in beside.items()}
         source = open_rows(X, **beside, n_threads=estimator.n_jobs).source
         _check_columns(estimator, first, hidden, reset=False)
-        return source.then(partial(_drop, hidden)) if hidden else source
+        return source.then(lambda chunk: replace(chunk, x=frames.drop_columns(chunk.x, hidden))) if hidden else source
     if isinstance(frames.from_native(X), nw.LazyFrame):
         frames.as_table(X)  # raises TypeError
     prepared = design.preparation
@@ -243,10 +241,7 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
         X = frames.drop_columns(X, hidden) if hidden else X
-        X = validate_data(
-            estimator, X, accept_sparse="csr", dtype=FLOATS, order="C", reset=False,
-            ensure_all_finite="allow-nan" if gaps else True,
-        )  # fmt: skip
+        X = validate_data(estimator, X, **NUMBERS, reset=False, ensure_all_finite="allow-nan" if gaps else True)
     if beside:
         return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
@@ -267,10 +262,6 @@ def _without_hidden(estimator: Any, X: Any, design: Design) -> tuple[Any, list[i
         return narrow, [j for j, name in enumerate(names) if name in set(known[hidden])]
     there = np.ndim(X) == 2 and frames.n_columns(X) == estimator.n_features_in_
     return narrow, list(hidden) if there else []
-
-
-def _drop(columns: list[int], chunk: Chunk) -> Chunk:
-    return replace(chunk, x=frames.drop_columns(chunk.x, columns))
 
 
 def _keeps_container(design: Design, X: Any) -> bool:
@@ -317,11 +308,8 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, fini
         if reset and len(y) < 2:
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
     else:
-        X, y = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=FLOATS, order="C", multi_output=True,
-            y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1,
-            ensure_all_finite=finite,
-        )  # fmt: skip
+        options = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
+        X, y = validate_data(estimator, X, y, **NUMBERS, **options, reset=reset, ensure_all_finite=finite)
     return X, np.asarray(y, dtype=np.float64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -41,32 +41,33 @@ from scalefair.kernels.stationary import plain_name
 class MapSpec:
     """The maps to learn; fields have the names of the parameters of estimators."""
 
-    feature_map: Any
-    kernel: Any
-    length_scale: Any
-    n_components: int
-    sensitive_kernel: Any
-    sensitive_length_scale: Any
-    n_sensitive_components: int
-    sensitive_columns: Any
-    hide_sensitive: bool
-    random_state: Any
-    is_exact: bool
-    sample_size: int | None
+    feature_map: Any = "linear"
+    kernel: Any = "rbf"
+    length_scale: Any = 1.0
+    n_components: int = 1
+    sensitive_kernel: Any = "auto"
+    sensitive_length_scale: Any = "median"
+    n_sensitive_components: int = 100
+    sensitive_columns: Any = None
+    hide_sensitive: bool = False
+    random_state: Any = 0
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> MapSpec:
         """Take the parameters of an estimator; one without `feature_map` is linear."""
-        linear = {"feature_map": "linear", "kernel": "rbf", "length_scale": 1.0, "n_components": 1}
-        given: dict[str, Any] = {**linear, **parameters}
-        kind = given["feature_map"]
-        exact = isinstance(kind, str) and kind == "exact"
-        # Enough that duplicates leave no landmark out.
-        most = 4 * int(max(given["n_components"], given["n_sensitive_components"]))
-        size = None if exact else max(SAMPLE_ROWS, most)
-        given |= {"is_exact": exact, "sample_size": size}
-        given["sensitive_kernel"] = plain_name(given["sensitive_kernel"])
-        return cls(**{name: given[name] for name in cls.__dataclass_fields__})
+        own = {name: parameters[name] for name in cls.__dataclass_fields__ if name in parameters}
+        return cls(**own | {"sensitive_kernel": plain_name(own.get("sensitive_kernel", "auto"))})
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row is a landmark."""
+        return isinstance(self.feature_map, str) and self.feature_map == "exact"
+
+    @property
+    def sample_size(self) -> int | None:
+        """Rows that maps are learnt from, None for all: enough that duplicates leave no landmark out."""
+        most = 4 * int(max(self.n_components, self.n_sensitive_components))
+        return None if self.is_exact else max(SAMPLE_ROWS, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,27 +105,21 @@ class Training:
 
 def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Training:
     """Make the first pass over the rows; with `single`, inputs are to be float32."""
-    preparation, source = Preparation(), rows.source
+    preparation, source, seed = Preparation(), rows.source, seed_of(spec.random_state)
     if (table := rows.probable) is not None:
         psi = ExpectedGroups(table.groups, table.n_known).fit(table)
         spec = replace(spec, sensitive_kernel=psi)
     if spec.sensitive_columns is not None:
         preparation = _sensitive_columns(rows, spec)
         source = source.then(preparation.split)
-    seed = seed_of(spec.random_state)
-    look = partial(
-        survey_rows,
-        looks=_looks(rows, spec.sensitive_kernel),
-        size=spec.sample_size,
-        seed=seed,
-        all_rows=True,
-        finite=[*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"],
-    )
-    survey = look(source)
+    finite = [*["x"] * (not rows.is_table), *["y"] * (not rows.partial), "weight"]
+    options: dict[str, Any] = {"size": spec.sample_size, "seed": seed, "all_rows": True, "finite": finite}
+    looks = _looks(rows, spec.sensitive_kernel)
+    survey = survey_rows(source, looks, **options)
     samples = [survey.sample]
     if rows.second is not None:
         source = StackedSource(source, rows.second)
-        other = look(source.second)
+        other = survey_rows(source.second, looks, **options)
         samples, survey = [survey.sample, other.sample], _both_surveys(survey, other)
     _check_survey(survey)
     attributes = survey.parts["s"].columns.columns if "s" in survey.parts else ()
@@ -132,10 +127,8 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
         _warn_of_codes(rows, survey, preparation.sensitive_columns)
     lacking = rows.partial and bool(attributes)
     preparation = replace(_with_encoders(preparation, survey, lacking), single=single)
-    changes: list[Change] = [preparation.encode]
-    if lacking:
-        changes.append(Unknown.of(preparation, len(survey.parts["y"].values)))
-    source, sample = _numeric_rows(source, samples, changes, survey.n_rows)
+    unknown = [Unknown(preparation.sensitive_encoder, len(survey.parts["y"].columns.columns))] if lacking else []
+    source, sample = _numeric_rows(source, samples, [preparation.encode, *unknown], survey.n_rows)
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
         spec, rows.source, preparation, source, targets, rows.one_target, survey, seed,
@@ -182,15 +175,7 @@ def open_inputs(given: Chunk, names: Mapping[str, str]) -> Training:
     if first.s is None:
         raise ValueError("sensitive_features are missing; give one row for each row of X")
     rows = FitRows(source, given.x, None, 0, True, True, True, first.c is not None)
-    spec = {
-        "sensitive_kernel": "auto",
-        "sensitive_length_scale": "median",
-        "random_state": 0,
-        "n_sensitive_components": 100,
-        "sensitive_columns": None,
-        "hide_sensitive": False,
-    }
-    return survey_training(rows, MapSpec.of(spec))
+    return survey_training(rows, MapSpec())
 
 
 def _sensitive_columns(rows: FitRows, spec: MapSpec) -> Preparation:

@@ -153,26 +153,11 @@ class Kernel(ABC):
         )
 
 
-@dataclass(frozen=True)
-class Scaled(Kernel):
-    """amplitude² · k(x, z).
-
-    Parameters
-    ----------
-    kernel : Kernel
-    amplitude : float
-        Positive. Its gradient needs no pass over the data, so `gradient` is that of the length
-        scales only.
-    """
+@dataclass(frozen=True, eq=False)
+class KernelOf(Kernel):
+    """A kernel made of another one, whose length scales are its own."""
 
     kernel: Kernel
-    amplitude: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise _not_a_kernel(self.kernel)
-        amplitude = check_number("amplitude", self.amplitude, TINY, FINITE)
-        object.__setattr__(self, "amplitude", amplitude)
 
     @property
     def metric(self) -> str:  # type: ignore[override]
@@ -183,6 +168,31 @@ class Scaled(Kernel):
     def length_scale(self) -> LengthScale:
         """The length scale of the kernel inside."""
         return self.kernel.length_scale
+
+    def with_length_scale(self, theta: Any) -> Self:
+        """Return the same of the kernel inside with another length scale."""
+        return replace(self, kernel=self.kernel.with_length_scale(theta))
+
+
+@dataclass(frozen=True)
+class Scaled(KernelOf):
+    """amplitude² · k(x, z).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    amplitude : float
+        Positive. Its gradient needs no pass over the data, so `gradient` is that of the length
+        scales only.
+    """
+
+    amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise _not_a_kernel(self.kernel)
+        amplitude = check_number("amplitude", self.amplitude, TINY, FINITE)
+        object.__setattr__(self, "amplitude", amplitude)
 
     def __call__(self, X: Any, Z: Any = None, out: Rows | None = None) -> Rows:
         """Return amplitude² k(x_i, z_j); see `Kernel.__call__`."""
@@ -203,10 +213,6 @@ class Scaled(Kernel):
     def point_gradient(self, X: Any, Z: Any, G: Any) -> Array:
         """Return amplitude² times that of the kernel inside."""
         return self.amplitude**2 * self.kernel.point_gradient(X, Z, G)
-
-    def with_length_scale(self, theta: Any) -> Self:
-        """Return the same multiple of the kernel with another length scale."""
-        return replace(self, kernel=self.kernel.with_length_scale(theta))
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -353,7 +353,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
     if weights.min() == weights.max():  # ten times as fast without a sort
         return _selected_median(distances if apart.all() else distances[apart])
     products = np.concatenate([w * weights[i:] for i, w in enumerate(weights, 1)])
-    return _weighted_median(distances[apart], products[apart])
+    return weighted_median(distances[apart], products[apart])
 
 
 def _selected_median(values: Array) -> float:
@@ -368,7 +368,7 @@ def _selected_median(values: Array) -> float:
     return float(np.partition(inside, middle)[middle].mean())
 
 
-def _weighted_median(values: Array, weights: Array) -> float:
+def weighted_median(values: Array, weights: Array) -> float:
     """Return the value at half the total weight; the mean of two where the half falls between."""
     order = np.argsort(values)
     values, below = values[order], np.cumsum(weights[order])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scalefair._typing import Array, Chunk
+from scalefair.errors import located
 
 # What an object must have to be a loss
 LOSS_METHODS = ["value", "gradient", "curvature", "inverse_link", "check_targets", "fitted", "scale", "start"]
@@ -112,11 +113,7 @@ def one_score_start(intercept: float, slope: float, curvature: float) -> Start:
 
 def check_row_targets(loss: Loss, chunk: Chunk) -> Chunk:
     """Pass a chunk on whose targets are in the domain of the loss, where they count."""
-    y = np.asarray(chunk.y)
-    if chunk.weight is not None:
-        y = y[np.asarray(chunk.weight) > 0]
-    try:
+    y = np.asarray(chunk.y)[chunk.weights > 0]
+    with located(chunk.where):
         loss.check_targets(y[:, 0] if loss.n_targets == 1 else y)
-    except ValueError as error:
-        raise ValueError(f"{chunk.where}: {error}" if chunk.where else str(error)) from None
     return chunk

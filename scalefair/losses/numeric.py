@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from scalefair._typing import Array
+from scalefair.kernels.stationary import weighted_median
 from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
 WIDTHS = 20  # default widths of the quantile loss in a standard deviation of y
@@ -211,19 +212,11 @@ def robust_deviation(y: Array, weight: Array | None) -> float:
     """1.4826 × the median distance from the median; where 0 the standard deviation, or 1."""
     y = np.ravel(y)
     weight = np.ones(len(y)) if weight is None else weight
-    spread = 1.4826 * _median(np.abs(y - _median(y, weight)), weight)
+    spread = 1.4826 * weighted_median(np.abs(y - weighted_median(y, weight)), weight)
     if spread == 0:
         mean = np.average(y, weights=weight)
         spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
     return spread if spread > 0 else 1.0
-
-
-def _median(values: Array, weight: Array) -> float:
-    """Weighted median: weight 2 is the value twice."""
-    order = np.argsort(values)
-    below = np.cumsum(weight[order])
-    lower, upper = (values[order][np.searchsorted(below, below[-1] / 2, side)] for side in ("left", "right"))
-    return float((lower + upper) / 2)
 
 
 def _positive(name: str, value: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from scalefair._typing import Array, Chunk, FeatureMap, Rows
+from scalefair.data import ChunkSum
 from scalefair.errors import check_count
 from scalefair.features.base import is_map, n_features, whitened
 from scalefair.features.landmarks import distinct_rows, fitted_kernel
@@ -157,7 +159,7 @@ class FeaturePair:
 
     def moments(self, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0) -> FoldMoments:
         """Return the moments of [φ, ψ, columns(φ, ψ, w)] of the rows of each fold."""
-        start = partial(MomentSums, self.phi, self.psi, folds, columns, width)
+        start = partial(moment_sums, self.phi, self.psi, folds, columns, width)
         return self.pair.source.fold(start, CHUNK_ROWS)  # type: ignore[no-any-return]
 
 
@@ -170,43 +172,35 @@ def feature_pair(pair: Pair, n_components: int = 200) -> FeaturePair:
     return FeaturePair(pair, phi, psi, sample.x.mean(axis=0))
 
 
-class MomentSums:
-    """Accumulator of the moments of a `FeaturePair`, from numeric chunks.
+def moment_sums(
+    phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
+) -> ChunkSum:
+    """Return an accumulator of the moments of a `FeaturePair`, from numeric chunks.
 
     Rows are whitened: NOCCO divides by their smallest directions.
     """
+    blocks, units = {"phi": n_features(phi), "psi": n_features(psi), "y": width}, {"psi": units_of(psi)}
+    size = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
 
-    def __init__(
-        self, phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None,
-        width: int = 0,
-    ) -> None:  # fmt: skip
-        self._phi, self._psi, self._columns, self._folds = phi, psi, columns, folds
-        self._blocks = {"phi": n_features(phi), "psi": n_features(psi), "y": width}
-        self._units = {"psi": units_of(psi)}
-        self._size = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
-        self._total: FoldMoments | None = None
+    def nothing() -> FoldMoments:
+        return FoldMoments([Moments.empty(blocks)] * folds.count)
 
-    def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk, a block at a time."""
-        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+    def of(chunk: Chunk) -> FoldMoments:
         # Rows of weight 0 are left out: the maps need not know their groups.
-        index = np.flatnonzero(weight)
-        for start in range(0, len(index), self._size):
-            at = index[start : start + self._size]
-            Phi, Psi = whitened(self._phi, chunk.x[at]), whitened(self._psi, chunk.s[at])
-            beside = self._columns and self._columns(Phi, Psi, weight[at])
-            rows = {"phi": Phi, "psi": Psi, "y": Phi[:, :0] if beside is None else beside}
-            fold = None if self._folds.of is None else self._folds.of(chunk.row + at)
-            everyone: list[Any] = [slice(None)]
-            some = everyone if fold is None else [fold == k for k in range(self._folds.count)]
-            part = FoldMoments(
-                Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], self._units)
-                if len(at[own])
-                else Moments.empty(self._blocks)
-                for own in some
+        parts, weight, index = [], chunk.weights, np.flatnonzero(chunk.weights)
+        for at in (index[start : start + size] for start in range(0, len(index), size)):
+            Phi, Psi = whitened(phi, chunk.x[at]), whitened(psi, chunk.s[at])
+            rows = {"phi": Phi, "psi": Psi, "y": columns(Phi, Psi, weight[at]) if columns else Phi[:, :0]}
+            fold = None if folds.of is None else folds.of(chunk.row + at)
+            some = [slice(None)] if fold is None else [fold == k for k in range(folds.count)]
+            parts.append(
+                FoldMoments(
+                    Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], units)
+                    if len(at[own])
+                    else Moments.empty(blocks)
+                    for own in some
+                )
             )
-            self._total = part if self._total is None else self._total + part
+        return reduce(add, parts or [nothing()])
 
-    def result(self) -> FoldMoments:
-        """Return the moments of each fold."""
-        return self._total or FoldMoments([Moments.empty(self._blocks)] * self._folds.count)
+    return ChunkSum(of, nothing)

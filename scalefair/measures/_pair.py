@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_rows
-from scalefair.data.columns import ColumnStatistics, TableStatistics
 from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
-from scalefair.errors import CannotJudgeError, check_choice, located
+from scalefair.errors import CannotJudgeError, UselessColumnError, check_choice, located
 from scalefair.features.base import is_map, seed_of
 from scalefair.features.mixed import SAMPLE_ROWS
 from scalefair.kernels import Kernel
@@ -36,6 +35,12 @@ class UndefinedError(ValueError):
 
 class TooFineError(CannotJudgeError):
     """Categories, or combinations of them, that too few rows share to say anything."""
+
+
+class VariableEncoder(SensitiveEncoder):
+    """The same for any variable."""
+
+    role = "measured"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,6 @@ class Variable:
 def fitted_encoder(part: PartSurvey, *, numeric: bool = False) -> SensitiveEncoder:
     """Return the encoder of a surveyed variable, or raise ValueError if a column is unusable."""
     for column in part.columns.columns:
-        _check_column(part.look.name, column, part.columns)
         if numeric and column.kind in ("categorical", "datetime"):
             content = "text" if column.kind == "categorical" else "dates"
             raise ValueError(
@@ -88,23 +92,11 @@ def fitted_encoder(part: PartSurvey, *, numeric: bool = False) -> SensitiveEncod
                 "numbers: pass scores or probabilities, or code the classes as numbers such as 0 "
                 "and 1"
             )
-    return SensitiveEncoder().finish(part.columns)
-
-
-def _check_column(name: str, column: ColumnStatistics, table: TableStatistics) -> None:
-    which = f"column {column.name!r} " if len(table.columns) > 1 or table.named else ""
-    if column.n_missing:
-        raise ValueError(
-            f"{name}: {which}has {column.n_missing} missing value(s) (NaN or null); fill them in, "
-            "leave those rows out, or give missing categories a level such as 'unknown'"
-        )
-    levels = list(column.levels)
-    if len(levels) == 1 or column.spread.low == column.spread.high:
-        value = repr(levels[0]) if levels else f"{column.spread.low:g}"
-        raise UndefinedError(
-            f"{name}: {which}is constant ({value} in every row that counts), so that its "
-            "dependence on anything is undefined, not 0; leave it out"
-        )
+    try:
+        with located(part.look.name):
+            return VariableEncoder().finish(part.columns)
+    except UselessColumnError as error:
+        raise UndefinedError(f"{error.what}: dependence on a constant is undefined, not 0; leave it out") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,19 +179,11 @@ def open_pair(
     _check_rows(survey, names, least, in_memory=rows.in_memory or method != "exact")
     parts = [survey.parts[part] for part in "xs"]
     encoders = [fitted_encoder(parts[0], numeric=numeric), fitted_encoder(parts[1])]
-    columns = parts[1].columns
-    message = numbers_or_codes(columns.columns, columns.n_rows)
+    message = numbers_or_codes(parts[1].columns.columns, parts[1].columns.n_rows)
     if message and kernels[1] != "categorical":
         warnings.warn(message, UserWarning, stacklevel=3)
     first, second = (Variable.of(part, e) for part, e in zip(parts, encoders, strict=True))
-    change = partial(_numbers, names, encoders)
-    source, sample = rows.source.then(change), None
-    if rows.in_memory:
-        # Encoded once: every pass over rows in memory finds numbers.
-        (chunk,) = source.chunks(survey.n_rows)
-        source = ArraySource(chunk.x, chunk.s, None, chunk.weight)
-    else:
-        sample = numeric_sample(survey.sample, change)
+    source, sample = numeric_rows(rows, survey, partial(_numbers, names, encoders))
     return Pair(source, first, second, survey.n_present, rows.in_memory, seed, sample, kernels)
 
 
@@ -216,6 +200,15 @@ def _check_rows(survey: Survey, names: tuple[str, str], least: int, *, in_memory
             f"{names[0]} and {names[1]} have {survey.n_present} row(s) of positive weight, this "
             f"measure needs at least {least}; give more rows"
         )
+
+
+def numeric_rows(rows: Any, survey: Survey, change: Any) -> tuple[ChunkSource, Sample | None]:
+    """Return rows as numbers, and the sample of a stream; every pass over rows in memory finds numbers."""
+    source = rows.source.then(change)
+    if not rows.in_memory:
+        return source, numeric_sample(survey.sample, change)
+    (chunk,) = source.chunks(survey.n_rows)
+    return ArraySource(chunk.x, chunk.s, None, chunk.weight), None
 
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:

@@ -76,7 +76,7 @@ def distance_correlation(
     quick = pair.in_memory and (single or pair.n_rows <= MAX_EXACT_DISTANCE_ROWS)
     if method == "exact" or (method == "auto" and quick):
         rows = pair.rows()
-        w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+        w = rows.weights
         if single and pair.a.categorical[0]:
             sums = _level_sums(rows.s[:, 0], rows.x[:, 0], w)
         elif single:
@@ -155,9 +155,8 @@ class _DistanceKernel:
 def distance_features(pair: Pair, size: int) -> FeaturePair:
     """Return the features of the kernels that the distances induce."""
     sample, maps = pair.landmark_rows(size), []
-    weight = np.ones(sample.n_rows) if sample.weight is None else sample.weight
     for variable, rows in ((pair.a, sample.x), (pair.b, sample.s)):
-        each, _ = distinct_rows(rows, weight)
+        each, _ = distinct_rows(rows, sample.weights)
         origin = _embedded(variable, each).mean(axis=0)
         maps.append(pivot_map(_DistanceKernel(variable, origin), each, size))
     return FeaturePair(pair, maps[0], maps[1], sample.x.mean(axis=0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, eye_array
@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from scalefair._linalg import inverse_root
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, DataFrame
 from scalefair.data import frames
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import InputError
@@ -35,9 +35,6 @@ from scalefair.features.training import learn_design, open_inputs
 from scalefair.measures.split import Split, View, standard_errors
 from scalefair.moments import Moments, accumulate
 from scalefair.moments.moments import CrossMoments
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OTHERS = {
     "psi": "(sensitive attributes)",
@@ -59,7 +56,7 @@ COMPONENTS = 100
 def explain_share(
     model: Any, X: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None,
     control_features: Any = None, baseline: Any = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Split the explained share into contributions of the columns of X.
 
     Parameters
@@ -188,8 +185,7 @@ def _rows(design: Design, opened: ChunkSource) -> ChunkSource:
 def without_unknown(chunk: Chunk) -> Chunk:
     """Give rows that lack s the weight 0."""
     unknown = lacks(chunk.s)
-    weight = np.where(unknown, 0.0, 1.0 if chunk.weight is None else chunk.weight)
-    return replace(chunk, weight=weight) if unknown.any() else chunk
+    return replace(chunk, weight=np.where(unknown, 0.0, chunk.weights)) if unknown.any() else chunk
 
 
 def _with_scores(design: Design, form: Form, raw: list[Array]) -> tuple[Design, Form]:
@@ -207,7 +203,7 @@ def _with_scores(design: Design, form: Form, raw: list[Array]) -> tuple[Design, 
 
 
 def _predicted(start: Callable[[], Predictor], chunk: Chunk) -> Array:
-    return in_blocks(start)(chunk)
+    return in_blocks(start)(chunk)  # with a buffer of its own: threads share the block
 
 
 def _check_model(model: Any, design: Design, given: Chunk) -> None:
@@ -280,7 +276,7 @@ def _alone(design: Design, rows: ChunkSource) -> list[Columns]:
         )  # fmt: skip
         for upsilon in control:
             most = CROSSED * COMPONENTS
-            made = Crossed.fit(made, upsilon, s, sample.c, sample.weight, most=most, seed=0)
+            made = Crossed.fit(made, upsilon, s, sample.c, sample.weights, most=most, seed=0)
         width = made.width if control else n_features(made)
         blocks.append(Columns(f"alone {j}", width, partial(_of_one, made, j), units_of(made)))
     return blocks

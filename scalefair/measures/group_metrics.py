@@ -13,7 +13,7 @@ from scipy.special import ndtri, stdtrit
 from scalefair._hash import distinct
 from scalefair._typing import Array
 from scalefair.data import Numbers, Sums
-from scalefair.measures.group_statistics import PASS_ROWS, CountedRows, GroupAccumulator, GroupStatistics, SurveyedRows
+from scalefair.measures.group_statistics import PASS_ROWS, CountedRows, GroupStatistics, SurveyedRows, count_cells
 
 Mask = NDArray[np.bool_]
 
@@ -169,21 +169,15 @@ def kish(weight: Array, squares: Array) -> Array:
 def estimate_of(groups: GroupStatistics, n_models: int, model: int, name: str) -> Estimate:
     """Return one metric, not a quantile, of one model in each group."""
     if name in RATES:
-        parts = (groups.outcomes, groups.squares)
-        total, squares = (part[:, model, RATES[name][1]].sum(axis=1) for part in parts)
-        return Rate(kish(total, squares), _rate(groups.outcomes[:, model], name))
+        hits, total = (groups.outcomes[:, model, which].sum(axis=1) for which in RATES[name])
+        squares = groups.squares[:, model, RATES[name][1]].sum(axis=1)
+        return Rate(kish(total, squares), np.asarray(hits / np.where(total > 0, total, np.nan)))
     at = ERRORS.get(name, 0) * n_models + model
     rows = kish(groups.weight, groups.squares[:, model].sum(axis=1))
     mean = Mean(rows, groups.mean[:, at], groups.scatter[:, at] / groups.weight)
     if name == "root_mean_squared_error":
         return Root(rows, np.sqrt(mean.value), mean.variance)
     return mean
-
-
-def _rate(outcomes: Array, name: str) -> Array:
-    """Hits by all that the rate refers to, NaN without any."""
-    hits, total = (outcomes[:, which].sum(axis=1) for which in RATES[name])
-    return np.asarray(hits / np.where(total > 0, total, np.nan))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,14 +188,14 @@ class CountedGroups:
     """
 
     surveyed: SurveyedRows
-    crossed: Sums
+    crossed: Sums[GroupStatistics]
     rows: tuple[CountedRows, NDArray[np.intp]] | None
 
     def statistics(self, grouping: Sequence[int]) -> GroupStatistics:
         """Return the statistics of the groups of some attributes."""
         crossings = zip(self.surveyed.plan.crossings, self.crossed, strict=True)
         crossing, cells = next(pair for pair in crossings if set(grouping) <= set(pair[0]))
-        return cells.groups([crossing.index(j) for j in grouping])  # type: ignore[no-any-return]
+        return cells.groups([crossing.index(j) for j in grouping])
 
     def estimates(self, model: int, grouping: Sequence[int]) -> dict[str, Estimate]:
         """Return the metrics of one model in the groups of some attributes."""
@@ -241,7 +235,7 @@ def sorted_distributions(
     ]
 
 
-def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> CountedGroups:
+def count_groups(surveyed: SurveyedRows, crossed: Sums[GroupStatistics] | None = None) -> CountedGroups:
     """Make the second pass, unless its statistics are there already.
 
     A category with a group of one is refused: it has no spread. A rare number is measured all the
@@ -249,7 +243,7 @@ def count_groups(surveyed: SurveyedRows, crossed: Sums | None = None) -> Counted
     """
     source, plan, rows = surveyed.rows.source, surveyed.plan, None
     if crossed is None:
-        crossed = source.fold(lambda: GroupAccumulator(plan), PASS_ROWS)
+        crossed = source.fold(lambda: count_cells(plan), PASS_ROWS)
     if plan.edges is None:
         (chunk,) = source.chunks(surveyed.survey.n_rows)
         found = plan.rows(chunk)

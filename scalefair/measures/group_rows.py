@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._typing import Array, Chunk, WithColumns
+from scalefair._typing import Array, WithColumns
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, Survey, frames, is_stream, open_rows, table_of
 from scalefair.data.columns import ColumnStatistics
 from scalefair.data.frames import Column, Kind
 from scalefair.data.sources import ChunkSource, Scan, is_dask
-from scalefair.data.survey import Values
 from scalefair.errors import CannotJudgeError, InputError
 
 MAX_LEVELS = 1000
@@ -56,8 +54,10 @@ def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight:
     if y is not None and _width(y) != 1:
         raise ValueError(f"y_true has {_width(y)} columns; expected one target for each row")
     rows = open_rows(x, sensitive_features, y_true, sample_weight, names=AUDIT_ARGUMENTS)
-    source = rows.source if rows.in_memory else rows.source.then(partial(_with_floats, models))
-    return AuditRows(source, models, rows.in_memory)
+    if rows.in_memory:
+        return AuditRows(rows.source, models, in_memory=True)
+    source = rows.source.then(lambda chunk: replace(chunk, x=_floats(chunk.x, models, chunk.row)))
+    return AuditRows(source, models, in_memory=False)
 
 
 def _predictions(y_pred: Any) -> tuple[tuple[str, ...], Any]:
@@ -125,10 +125,6 @@ def _joined_streams(parts: list[Any]) -> Any:
     return joined
 
 
-def _with_floats(models: tuple[str, ...], chunk: Chunk) -> Chunk:
-    return replace(chunk, x=_floats(chunk.x, models, chunk.row))
-
-
 def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
     """Return the predictions of a chunk as floats of shape (k, M), all finite."""
     columns = frames.columns(frames.as_table(x, one_column=True), "y_pred")
@@ -167,11 +163,8 @@ class Attribute:
     is_coded: bool = False
 
     def values(self, column: Column) -> Array:
-        """Return numbers as they are (0 if missing), levels as their alphabetic position."""
-        if not self.is_coded:
-            return np.nan_to_num(column.floats())
-        order = np.argsort(np.array(self.levels, dtype=object))
-        return np.argsort(order).astype(np.float64)[self.codes(column)]
+        """Return numbers as they are (0 if missing), levels as their position."""
+        return self.codes(column).astype(np.float64) if self.is_coded else np.nan_to_num(column.floats())
 
     def codes(self, column: Column) -> NDArray[np.int64]:
         """Return the position of the level of each row."""
@@ -200,7 +193,7 @@ def read_attributes(
             f"bins names {unknown[0]!r}, which is not among the sensitive features {', '.join(names)}; correct the name"
         )
     attributes = []
-    for column, values in zip(part.columns.columns, part.values, strict=True):
+    for column in part.columns.columns:
         if column.kind == "empty":
             raise CannotJudgeError(f"sensitive column {column.name!r} is missing in every row: drop it")
         if column.n_missing and missing == "error":
@@ -210,10 +203,9 @@ def read_attributes(
                 column=column.name,
             )
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
-        # As many values as rows are no levels, however few they are.
-        few = None if values is None or len(values) > survey.n_present // 2 else values
-        read = _read_levels if column.kind == "categorical" else _read_numbers
-        attributes.append(read(column, few, bins.get(column.name), gap))
+        given = column, bins.get(column.name), gap
+        is_text = column.kind == "categorical"
+        attributes.append(_read_levels(*given) if is_text else _read_numbers(*given, survey.n_present))
     return tuple(attributes)
 
 
@@ -224,10 +216,7 @@ def _check_varies(name: str, values: set[Any], gap: tuple[str, ...]) -> None:
         )
 
 
-def _read_levels(
-    column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
-) -> Attribute:
-    del few
+def _read_levels(column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...]) -> Attribute:
     name, levels = column.name, sorted(column.levels)
     _check_varies(name, {*levels}, gap)
     if edges is not None:
@@ -240,9 +229,7 @@ def _read_levels(
     return Attribute(name, column.kind, (*levels, *gap), is_coded=True)
 
 
-def _read_numbers(
-    column: ColumnStatistics, few: Values, edges: Sequence[float] | None, gap: tuple[str, ...]
-) -> Attribute:
+def _read_numbers(column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...], n: int) -> Attribute:
     name, kind = column.name, column.kind
     _check_varies(name, {column.spread.low, column.spread.high}, gap)
     if edges is not None:
@@ -253,8 +240,9 @@ def _read_numbers(
                 "[30, 50]: up to 30, 30 to 50, above 50"
             )
         return Attribute(name, kind, (*_ranges(inner, 6), *gap), inner, bool(gap))
-    if few is not None:
-        values = np.array(sorted(few))
+    # As many values as rows are no levels, however few they are.
+    if column.few is not None and len(column.few) <= n // 2:
+        values = np.array(column.few)
         shown = [str(bool(v)) if kind == "boolean" else f"{v:.12g}" for v in values]
         return Attribute(name, kind, (*shown, *gap), values, bool(gap))
     if gap:

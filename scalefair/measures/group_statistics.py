@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.sparse import csr_array
 
 from scalefair._hash import distinct
 from scalefair._typing import Array, Chunk
-from scalefair.data import Look, Numbers, Sums, Survey, frames, survey_rows
+from scalefair.data import ChunkSum, Look, Numbers, Sums, Survey, frames, survey_rows
 from scalefair.data.survey import without_gaps
 from scalefair.errors import CannotJudgeError, check_choice
 from scalefair.measures.group_rows import Attribute, AuditRows, Missing, read_attributes
@@ -198,6 +199,11 @@ class GroupStatistics:
         Cells merge by Chan's update: scatter = Σ scatter + Σ w (mean − common mean)².
         """
         cells, _, group = distinct(self.cells[:, list(columns)])
+        if len(cells) > MAX_CELLS:
+            raise CannotJudgeError(
+                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
+                "or judge each attribute alone with intersections=False"
+            )
         n, w, indicator = len(cells), self.weight[:, None], _indicator(group, len(cells))
         added = ("rows", "weight", "outcomes", "squares", "counts")
         sums = {name: _sums(indicator, vars(self)[name]) for name in added}
@@ -219,29 +225,14 @@ def _sums(indicator: Any, values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(sums.reshape(indicator.shape[0], *values.shape[1:]), values.dtype)
 
 
-@dataclass(eq=False)
-class GroupAccumulator:
-    """Accumulator of the statistics of cells, for each crossing of a plan."""
-
-    plan: Plan
-    _sum: Sums | None = None
-
-    def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk."""
-        rows, plan = self.plan.rows(chunk), self.plan
-        new = Sums(_counted(plan, rows, crossing) for crossing in plan.crossings)
-        self._sum = new if self._sum is None else self._sum + new
-        if max(len(part.cells) for part in self._sum) > MAX_CELLS:
-            raise CannotJudgeError(
-                f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
-                "or judge each attribute alone with intersections=False"
-            )
-
-    def result(self) -> Sums:
-        """Return the statistics of all rows seen."""
-        none: Any = np.empty((0, 0))
-        nothing = GroupStatistics(*[none] * len(fields(GroupStatistics)))
-        return self._sum or Sums([nothing] * len(self.plan.crossings))
+def count_cells(plan: Plan) -> ChunkSum:
+    """Return an accumulator of the statistics of cells, for each crossing of a plan."""
+    none: Any = np.empty((0, 0))
+    nothing = GroupStatistics(*[none] * len(fields(GroupStatistics)))
+    return ChunkSum(
+        lambda chunk: Sums(map(partial(_counted, plan, plan.rows(chunk)), plan.crossings)),
+        lambda: Sums([nothing] * len(plan.crossings)),
+    )
 
 
 def _counted(plan: Plan, rows: CountedRows, crossing: Sequence[int]) -> GroupStatistics:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._files import plain
-from scalefair._typing import Array
+from scalefair._typing import Array, DataFrame, Series
 from scalefair.data import frames
 from scalefair.errors import check_choice
 from scalefair.measures.group_metrics import CountedGroups, Estimate, Gap, Mask, count_groups, difference, ratio
 from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.group_statistics import GroupSettings, survey_groups
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_GROUP_SIZE = 30
 """Groups with fewer rows are called too small to judge."""
@@ -66,23 +63,23 @@ class GroupFrame:
         return np.asarray(self.counts > 1)
 
     @cached_property
-    def by_group(self) -> pd.DataFrame:
+    def by_group(self) -> DataFrame:
         """One row per group, one column per metric, and ``count``."""
         return self._frame({name: e.value for name, e in self.estimates.items()})
 
     @cached_property
-    def overall(self) -> pd.Series:
+    def overall(self) -> Series:
         """The metrics of all rows."""
         counted = {"count": float(self.counts.sum())}
         return _series(counted | {name: float(e.value[0]) for name, e in self.totals.items()})
 
-    def intervals(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def intervals(self) -> tuple[DataFrame, DataFrame]:
         """Return the lower and the upper ends, in the shape of `by_group`."""
         ends = {name: e.interval(self.confidence) for name, e in self.estimates.items()}
         low, high = ({name: pair[i] for name, pair in ends.items()} for i in (0, 1))
         return self._frame(low), self._frame(high)
 
-    def difference(self, method: Method = "between_groups") -> pd.Series:
+    def difference(self, method: Method = "between_groups") -> Series:
         """Return the largest difference of each metric, between groups or to all rows."""
         differences = dict.fromkeys(self.estimates, np.nan)
         between = method == "between_groups"
@@ -90,7 +87,7 @@ class GroupFrame:
             differences[name] = np.ptp(value) if between else np.abs(value - total).max()
         return _series(differences)
 
-    def ratio(self, method: Method = "between_groups") -> pd.Series:
+    def ratio(self, method: Method = "between_groups") -> Series:
         """Return the smallest ratio of each metric, between groups or to all rows."""
         ratios = dict.fromkeys(self.estimates, np.nan)
         for name, value, total in self._compared(method):
@@ -120,14 +117,14 @@ class GroupFrame:
             if used.any():
                 yield name, estimate.value[used], float(self.totals[name].value[0])
 
-    def _frame(self, values: dict[str, Array]) -> pd.DataFrame:
+    def _frame(self, values: dict[str, Array]) -> DataFrame:
         # Numbered, since an attribute may have the name of a metric.
         columns: dict[str, Any] = {f"{j}": part for j, part in enumerate(zip(*self.levels, strict=True))}
         frame = frames.make_frame(columns | {"count": self.counts} | values)
         return frame.set_index(list(columns)).rename_axis(index=list(self.attributes))
 
 
-def _series(values: dict[str, float]) -> pd.Series:
+def _series(values: dict[str, float]) -> Series:
     frame = frames.make_frame({"metric": list(values), "value": list(values.values())})
     return frame.set_index("metric")["value"].rename(None).rename_axis(None)
 
@@ -160,34 +157,34 @@ class GroupGaps:
         return list(self.frames.values())[-1]
 
     @property
-    def by_group(self) -> pd.DataFrame:
+    def by_group(self) -> DataFrame:
         """One row per group of all attributes crossed, one column per metric."""
         return self._finest.by_group
 
     @property
-    def overall(self) -> pd.Series:
+    def overall(self) -> Series:
         """The metrics of all rows."""
         return self._finest.overall
 
-    def difference(self, method: Method = "between_groups") -> pd.Series:
+    def difference(self, method: Method = "between_groups") -> Series:
         """Return the largest difference of each metric."""
         return self._finest.difference(method)
 
-    def ratio(self, method: Method = "between_groups") -> pd.Series:
+    def ratio(self, method: Method = "between_groups") -> Series:
         """Return the smallest ratio of each metric."""
         return self._finest.ratio(method)
 
     @property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per attribute, group and metric: count, weight, value, low, high, small."""
         return tidy(GROUP_COLUMNS, (row for f in self.frames.values() for row in group_rows(f)))
 
     @property
-    def gaps(self) -> pd.DataFrame:
+    def gaps(self) -> DataFrame:
         """One row per attribute and metric: difference and ratio with their intervals."""
         return tidy(GAP_COLUMNS, (row for f in self.frames.values() for row in gap_rows(f)))
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """Return `table`."""
         return self.table
 
@@ -322,12 +319,12 @@ def gap_rows(frame: GroupFrame) -> list[tuple[Any, ...]]:
     return rows
 
 
-def tidy(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
+def tidy(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> DataFrame:
     """Return rows as a data frame."""
     rows = list(rows)
     return frames.make_frame({name: [row[i] for row in rows] for i, name in enumerate(names)})
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as dictionaries of plain values, None for NaN."""
     return plain(table.to_dict("records"))  # type: ignore[no-any-return]

@@ -167,7 +167,7 @@ def nocco(
             f"there are {pair.n_rows}; use method='features'"
         )
     rows = pair.rows()
-    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+    w = rows.weights
     K, L = grams(pair, rows, w)
     left, right = _share_root(K(rows.x, rows.x), w, eps), _share_root(L(rows.s, rows.s), w, eps)
     return float(np.sum((left.T @ right) ** 2))
@@ -270,7 +270,7 @@ def _exact_sums(pair: Pair, method: str) -> tuple[PairSums, tuple[Array, Array]]
     if not (exact or method == "exact"):
         return None
     rows = pair.rows()
-    w = np.ones(len(rows.x)) if rows.weight is None else rows.weight
+    w = rows.weights
     w = w * (w.sum() / (w @ w))  # they add up to Kish's count
     K, L = grams(pair, rows, w)
     return pair_sums(K, L, rows.x, rows.s, w), (K.diag(rows.x), L.diag(rows.s))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import eye_array
 from scipy.special import ndtri
 from sklearn.base import clone
 
-from scalefair._typing import Array, Chunk
+from scalefair._typing import Array, Chunk, DataFrame
 from scalefair.data import frames
 from scalefair.errors import check_number
 from scalefair.features.base import n_features
@@ -23,9 +23,6 @@ from scalefair.measures.split import Split, View, standard_errors
 from scalefair.moments import accumulate
 from scalefair.penalties import corrected, degrees_of_freedom
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ALL = "(all columns)"
 CURVE = Nystroem(length_scale="standardized", landmarks="kmeans++", random_state=0)
 """Smooth functions of one column; landmarks reach into long tails."""
@@ -34,7 +31,7 @@ CURVE_COMPONENTS, MAX_CURVES = 16, 2000
 """Functions of one column, and of all together: fewer of each where columns are many."""
 
 
-def proxies(X: Any, *, sensitive_features: Any, sample_weight: Any = None, confidence: float = 0.95) -> pd.DataFrame:
+def proxies(X: Any, *, sensitive_features: Any, sample_weight: Any = None, confidence: float = 0.95) -> DataFrame:
     """Measure how much each column of X, and all together, reveal about each sensitive attribute.
 
     Parameters

@@ -160,7 +160,8 @@ def share_columns(features: FeaturePair, cv: Any) -> tuple[Folds, ColumnsBeside 
             "folds or more rows, or None for the share in the sample, which is biased upwards"
         )
     if isinstance(features.psi, OneHot):
-        return ALL_ROWS, partial(_squares, features.centre), len(features.centre) + 1
+        centre = features.centre
+        return ALL_ROWS, lambda Phi, _, w: np.column_stack([(Phi - centre) ** 2, w]), len(centre) + 1
     return Folds(count, partial(balanced_fold, count, features.pair.seed)), None, 0
 
 
@@ -230,17 +231,12 @@ def _pair_mean(sums: Array, squares: Array, p: Any, rows: Any) -> Array:
         return np.asarray((rows * sums**2 / p - squares) / (p * (rows - 1)))
 
 
-def _squares(centre: Array, Phi: Array, Psi: Array, weight: Array) -> Array:  # noqa: ARG001
-    return np.column_stack([(Phi - centre) ** 2, weight])
-
-
 def distributions_of_rows(features: FeaturePair, moments: Moments, **options: Any) -> list[ShareDistribution]:
     """Return the sampling distributions of the share, from the moments and some of the rows."""
     pair = features.pair
     chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
     rows = {"phi": whitened(features.phi, chunk.x), "psi": whitened(features.psi, chunk.s)}
-    weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-    return share_distributions(moments, rows, weight, outputs=rows["phi"].shape[1], **options)
+    return share_distributions(moments, rows, chunk.weights, outputs=rows["phi"].shape[1], **options)
 
 
 def share_interval(features: FeaturePair, estimate: CrossFittedShare, confidence: float) -> list[float]:

@@ -15,13 +15,12 @@ from scipy.sparse import csr_array, hstack
 
 from scalefair._linalg import inverse_root
 from scalefair._typing import Array, Chunk
+from scalefair.data import ChunkSum
 from scalefair.data.sources import ChunkSource
-from scalefair.features.base import whitened
 from scalefair.features.design import Design
 from scalefair.features.mixed import Units
 from scalefair.measures._pair import UndefinedError
 from scalefair.moments import Moments
-from scalefair.moments.accumulate import ChunkSum
 from scalefair.penalties import CONTROL_EPS, control_factor, share_of_variance, size_of_block, whitening
 
 
@@ -58,8 +57,7 @@ class Split:
         `member` (d, k): which part each column of x is in, where their slopes are regressions.
         """
         k, t = W.shape[1] // outputs, outputs
-        total = W @ np.tile(np.eye(t), (k, 1))
-        m = moments.mapped({"phi": W, "f": total, **view.blocks}, view.units)
+        m = moments.mapped({"phi": W, "f": W @ np.tile(np.eye(t), (k, 1)), **view.blocks}, view.units)
         names, root = whitening(m, None)
         R, along = (m.covariance(name, names) @ root for name in ("phi", "f"))
         variance = float(np.trace(m.covariance("f", "f")))
@@ -121,11 +119,8 @@ class Influences:
 
     def __call__(self, chunk: Chunk) -> Array:
         """Return the sums of a chunk."""
-        design = self.design
-        weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
-        blocks = [whitened(design.phi, chunk.x), design.psi_rows(chunk)]
-        blocks += [block.rows(chunk) for block in design.beside]
-        rows = np.hstack([*blocks, chunk.y] if design.n_targets else blocks)
+        weight, blocks = chunk.weights, [*self.design.block_rows(chunk).values()]
+        rows = np.hstack([*blocks, chunk.y] if self.design.n_targets else blocks)
         z = np.ascontiguousarray((rows - self.mean).T)
         q = None if self.inverse is None else self.inverse @ z[: len(self.inverse)]
         sums = [(u @ weight, u**2 @ weight) for u in (s.influence(z, q) for s in self.splits)]
@@ -137,7 +132,7 @@ def standard_errors(
 ) -> list[Array]:
     """Return √(Var u/n + variance by chance) of each split by one pass; n is Kish's count."""
     function = Influences(design, moments.shift + moments.offset, tuple(splits), inverse)
-    mean, square = source.fold(partial(ChunkSum, function, 0.0), design.chunk_rows()) / moments.weight
+    mean, square = source.fold(partial(ChunkSum, function, float), design.chunk_rows()) / moments.weight
     n, chance = moments.effective_rows, np.concatenate([split.chance for split in splits])
     errors = np.sqrt(np.maximum(square - mean**2, 0.0) / n + chance / n**2)
     return np.split(errors, np.cumsum([len(split.values) for split in splits])[:-1])

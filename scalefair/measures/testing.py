@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from scalefair._typing import Array
 from scalefair.data import Look, PartSurvey, frames, is_stream, table_of
 from scalefair.errors import check_choice, check_count
 from scalefair.features.base import seed_of
-from scalefair.measures._features import Gram, gram_of, pivot_map
+from scalefair.measures._features import Gram, gram_of, grams, pivot_map
 from scalefair.measures._null import centred_pair, feature_rows_pair, mixture_sf
 from scalefair.measures._pair import Variable, check_kernel, fitted_encoder, open_pair
 
@@ -177,14 +177,9 @@ def conditional_hsic_test(
     pair = open_pair(a, b, random_state=seed, least=MIN_CONDITIONAL_ROWS)
     control, C, strata = _control(c, pair.n_rows, method)
     rows = pair.rows()
-    K, L, M = (
-        gram_of(f"kernel_{name}", check_kernel(f"kernel_{name}", kernel), variable, values, None)
-        for name, kernel, variable, values in (
-            ("a", kernel_a, pair.a, rows.x),
-            ("b", kernel_b, pair.b, rows.s),
-            ("c", kernel_c, control, C),
-        )
-    )
+    of_a, of_b, of_c = map(check_kernel, ("kernel_a", "kernel_b", "kernel_c"), (kernel_a, kernel_b, kernel_c))
+    K, L = grams(replace(pair, kernels=(of_a, of_b)), rows)
+    M = gram_of("kernel_c", of_c, control, C, None)
     # The product of the kernels of a and of c, on their columns side by side.
     joint = Gram((*K.parts, *((kernel, at + rows.x.shape[1]) for kernel, at in M.parts)))
     given = (joint, np.hstack([rows.x, C]), 2 * size), (L, rows.s, size), (M, C, size)
@@ -198,7 +193,8 @@ def conditional_hsic_test(
         return TestResult(statistic, _asymptotic(left, right), "features", pair.n_rows)
     order = np.argsort(strata, kind="stable")
     left, right = (_within(F, strata)[order] for F in (Phi, Psi))
-    within = feature_rows_pair(left, right, lambda rng: _shuffled(rng, strata[order]))
+    # Orders of rows sorted by group that are random within each.
+    within = feature_rows_pair(left, right, lambda rng: np.lexsort((rng.random(len(order)), strata[order])))
     pvalue = within.pvalue("permutation", count, seed)
     return TestResult(within.statistic, pvalue, "permutation", pair.n_rows)
 
@@ -227,11 +223,6 @@ def _within(F: Array, strata: NDArray[np.int64]) -> Array:
     counts = np.bincount(strata)
     means = np.stack([np.bincount(strata, column) for column in F.T], axis=1) / counts[:, None]
     return np.asarray(F - means[strata])
-
-
-def _shuffled(rng: np.random.Generator, strata: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an order of rows sorted by group that is random within each."""
-    return np.lexsort((rng.random(len(strata)), strata))
 
 
 def _residuals(F: Array, Upsilon: Array) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scalefair._jit import add_pairs, add_rows
 from scalefair._linalg import add_outer, mirror_upper, rank_k_update
-from scalefair._typing import Array, Chunk, Source
+from scalefair._typing import Array, Chunk
 from scalefair._typing import Rows as RowArray
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.progress import Progress
@@ -37,22 +37,6 @@ MISSING, RAW, SHIFTED = range(3)
 def squeezed(values: Array) -> Array:
     """Return a single column as a vector, as pointwise losses expect it."""
     return values[:, 0] if values.shape[1] == 1 else values
-
-
-class ChunkSum:
-    """Accumulator of function(chunk), a value with `+`; `empty` is that of no rows."""
-
-    def __init__(self, function: Callable[[Chunk], Any], empty: Any) -> None:
-        self._function, self._total = function, empty
-
-    def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk."""
-        if chunk.n_rows:
-            self._total = self._total + self._function(chunk)
-
-    def result(self) -> Any:
-        """Return the sum over all chunks seen."""
-        return self._total
 
 
 class GramSums:
@@ -258,7 +242,7 @@ class FeatureCache:
         self._state = np.full(n_rows, MISSING, dtype=np.int8)
 
     @classmethod
-    def within(cls, budget: int, source: Source, design: Design) -> FeatureCache | None:
+    def within(cls, budget: int, source: ChunkSource, design: Design) -> FeatureCache | None:
         """Return a cache for the features of rows in memory; None where they take too much."""
         if not isinstance(source, ArraySource):
             return None
@@ -279,12 +263,11 @@ class FeatureCache:
 
 
 def accumulate(
-    source: Source, design: Design, *, folds: Folds = ALL_ROWS, rows: int | None = None,
+    source: ChunkSource, design: Design, *, folds: Folds = ALL_ROWS, rows: int | None = None,
     checkpoint: Checkpoint | None = None, cache: FeatureCache | None = None,
 ) -> FoldMoments:  # fmt: skip
     """Return the moments of each fold of the source's rows, in one pass of `rows` a chunk."""
-    rows_of = Rows(cast("ChunkSource", source), design, chunk_rows=rows)
-    return rows_of.moments(folds, checkpoint=checkpoint, cache=cache)
+    return Rows(source, design, chunk_rows=rows).moments(folds, checkpoint=checkpoint, cache=cache)
 
 
 def _with_checkpoints(

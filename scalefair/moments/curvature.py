@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._linalg import mirror_upper
-from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair._typing import Array, Chunk, Rows
 from scalefair.data.folds import ALL_ROWS, Folds
+from scalefair.data.sources import ChunkSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
 from scalefair.moments.accumulate import BLOCK_ROWS, MISSING, SHIFTED, FeatureCache, GramSums, squeezed
@@ -190,7 +191,7 @@ class LossPass:
 
 
 def loss_sums(  # noqa: PLR0917
-    source: Source, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int | None = None,
+    source: ChunkSource, frame: RowFrame, loss: Any, at: Along | FoldScores, rows: int | None = None,
     cache: FeatureCache | None = None, folds: Folds = ALL_ROWS,
 ) -> LossSums:  # fmt: skip
     """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from scalefair._typing import Array, Chunk, Rows, Source
+from scalefair._typing import Array, Chunk, Rows
+from scalefair.data import ChunkSum
+from scalefair.data.sources import ChunkSource
 from scalefair.features.base import LengthScaleMap, whitened
 from scalefair.features.design import Design
-from scalefair.moments.accumulate import ChunkSum, squeezed
+from scalefair.moments.accumulate import squeezed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +86,7 @@ class LaplaceAdjoint:
         return np.asarray(adjoint)
 
 
-def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
+def skew_sums(source: ChunkSource, mode: Mode, *, rows: int | None = None) -> Array:
     """Φᵀq, the slope of −½ log|A| in the mode, by one pass; shape (m, k). All scores are alike."""
 
     def of(chunk: Chunk) -> Array:
@@ -93,10 +94,12 @@ def skew_sums(source: Source, mode: Mode, *, rows: int | None = None) -> Array:
         return np.asarray(Phi.T @ mode.derivatives(Phi, chunk)[2])
 
     size = rows or mode.design.chunk_rows(2 * len(mode.coef), np.float64)
-    return np.asarray(source.fold(lambda: ChunkSum(of, np.zeros(mode.coef.shape)), size))
+    return np.asarray(source.fold(lambda: ChunkSum(of, lambda: np.zeros(mode.coef.shape)), size))
 
 
-def length_scale_gradient(source: Source, design: Design, adjoint: RowAdjoint, *, rows: int | None = None) -> Array:
+def length_scale_gradient(
+    source: ChunkSource, design: Design, adjoint: RowAdjoint, *, rows: int | None = None
+) -> Array:
     """Return ∂L/∂log θ in one pass, shape (n_hyper,); better of rows that are whitened."""
     linear, of_raw = design.phi.linear_, adjoint
     if linear is not None:
@@ -114,7 +117,7 @@ def length_scale_gradient(source: Source, design: Design, adjoint: RowAdjoint, *
     return _scale_gradient(source, design.phi, adjoint.product, d_raw, size)
 
 
-def laplace_scale_gradient(source: Source, adjoint: LaplaceAdjoint, *, rows: int | None = None) -> Array:
+def laplace_scale_gradient(source: ChunkSource, adjoint: LaplaceAdjoint, *, rows: int | None = None) -> Array:
     """∂L/∂log θ by one pass, shape (n_hyper,); see `length_scale_gradient`."""
     phi = adjoint.mode.design.phi
     linear = phi.linear_
@@ -129,7 +132,7 @@ def laplace_scale_gradient(source: Source, adjoint: LaplaceAdjoint, *, rows: int
 
 
 def _scale_gradient(
-    source: Source, phi: Any, product: Array, d_raw: Callable[[Array, Chunk], Array], size: int
+    source: ChunkSource, phi: Any, product: Array, d_raw: Callable[[Array, Chunk], Array], size: int
 ) -> Array:
     """Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l over all rows, and what the linear part adds at once."""
     if not isinstance(phi, LengthScaleMap):
@@ -139,23 +142,15 @@ def _scale_gradient(
         )
     # Before the pass, so that a map whose linear part has no gradient is refused at once.
     at_once = phi.linear_gradient(product)
-    start = partial(_ScaleGradient, phi, d_raw, size, np.zeros(at_once.shape))
+
+    def start() -> ChunkSum:
+        buffer, fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
+
+        def of(chunk: Chunk) -> Array:
+            raw = buffer[: len(chunk.x)]
+            fill(chunk.x, raw)
+            return phi.raw_gradient(chunk.x, raw, d_raw(raw, chunk))
+
+        return ChunkSum(of, lambda: np.zeros(at_once.shape))
+
     return np.asarray(source.fold(start, size) + at_once)
-
-
-class _ScaleGradient:
-    """Accumulator of Σ_ij (∂L/∂raw)_ij ∂raw_ij/∂log θ_l, with one thread's buffer of raw rows."""
-
-    def __init__(self, phi: Any, d_raw: Callable[[Array, Chunk], Array], size: int, empty: Array) -> None:
-        self._phi, self._d_raw, self._total = phi, d_raw, empty
-        self._raw, self._fill = np.empty((size, phi.n_raw_)), phi.filler(np.float64)
-
-    def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk."""
-        raw = self._raw[: len(chunk.x)]
-        self._fill(chunk.x, raw)
-        self._total = self._total + self._phi.raw_gradient(chunk.x, raw, self._d_raw(raw, chunk))
-
-    def result(self) -> Array:
-        """Return the sum over all chunks seen."""
-        return self._total

@@ -15,8 +15,9 @@ from scipy.sparse import csc_array, hstack
 from scalefair import _files
 from scalefair._linalg import add_outer
 from scalefair._typing import Array
+from scalefair.data import Sums
 from scalefair.errors import InputError
-from scalefair.features.mixed import Units, check_units, units_as_lists, units_of_lists
+from scalefair.features.mixed import Units, check_units
 
 ARRAYS = ("shift", "offset", "scatter")
 
@@ -233,7 +234,7 @@ class Moments:
             "weight": self.weight,
             "key": self.key,
             "squared_weight": self.squared_weight,
-            "units": [[name, units_as_lists(units)] for name, units in self.units.items()],
+            "units": [[name, [[kind, at.tolist()] for kind, at in units]] for name, units in self.units.items()],
         }
         return arrays, values
 
@@ -244,7 +245,10 @@ class Moments:
         rows, weight, key = int(values["n_rows"]), float(values["weight"]), str(values["key"])
         # Files of earlier versions hold neither: then rows are counted, and units are unknown.
         squares = float(values.get("squared_weight", 0.0))
-        units = {str(name): units_of_lists(u) for name, u in values.get("units", [])}
+        units = {
+            str(name): tuple((str(kind), np.asarray(at, dtype=np.int64)) for kind, at in of)
+            for name, of in values.get("units", [])
+        }
         moments = cls(blocks, rows, weight, key=key, squared_weight=squares, units=units, **arrays)
         moments.check_shapes()
         return moments
@@ -347,12 +351,5 @@ def _times(left: Array, matrix: Array | None) -> Array:
     return left if matrix is None else left @ matrix
 
 
-class FoldMoments(tuple[Moments, ...]):
+class FoldMoments(Sums[Moments]):
     """Moments of each fold; `+` adds fold by fold."""
-
-    def __add__(self, other: Any) -> FoldMoments:
-        return FoldMoments(a + b for a, b in zip(self, other, strict=True))
-
-    def __radd__(self, zero: Literal[0]) -> Self:
-        """Begin `sum(parts)`, which starts at 0."""
-        return self if zero == 0 else NotImplemented

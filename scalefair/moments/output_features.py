@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk, Rows
+from scalefair.data import ChunkSum
 from scalefair.data.sources import ArraySource, DaskSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
-from scalefair.moments.accumulate import ChunkSum, squeezed
+from scalefair.moments.accumulate import squeezed
 
 Complex = NDArray[np.complex128]
 PERIOD = 12.5  # of the sum of waves, in sd(f): what is further apart than that counts as near again
@@ -196,15 +197,14 @@ class OutputPass:
     def sums(self, kernel: OutputKernel, point: Point, loss: Any = None, *, jacobian: bool = False) -> OutputSums:
         """Return `output_sums` of all rows."""
         options = {"kernel": kernel, "point": point, "loss": loss, "jacobian": jacobian}
-        empty = OutputSums(0.0, 0.0, 0.0, 0.0, 0.0)
-        return self._sum(partial(output_sums, **options), empty)  # type: ignore[no-any-return]
+        return self._sum(partial(output_sums, **options), lambda: OutputSums(*[0.0] * 5))  # type: ignore[no-any-return]
 
     def slope(self, kernel: OutputKernel, point: Point, along: Complex) -> Array:
         """Return `output_slope` of all rows."""
         function = partial(output_slope, kernel=kernel, point=point, along=along)
-        return np.asarray(self._sum(function, 0.0))
+        return np.asarray(self._sum(function, float))
 
-    def _sum(self, function: Callable[[Chunk], Any], empty: Any) -> Any:
+    def _sum(self, function: Callable[[Chunk], Any], empty: Callable[[], Any]) -> Any:
         self.n_passes += not self.cached
         start = self._start
 

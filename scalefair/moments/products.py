@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from scalefair._typing import Array, Chunk, Source
+from scalefair._typing import Array, Chunk
 from scalefair.data.folds import ALL_ROWS
-from scalefair.data.sources import ArraySource
+from scalefair.data.sources import ArraySource, ChunkSource
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
 from scalefair.moments.accumulate import MomentAccumulator
@@ -54,7 +54,7 @@ class ProductAccumulator:
 class StreamedGram:
     """C_φ of the rows of a source; `gram @ V` = Tᵀ C_raw (T V) is one pass over raw rows."""
 
-    source: Source
+    source: ChunkSource
     design: Design
     mean: Array
     weight: float
@@ -80,7 +80,9 @@ class StreamedGram:
         return np.asarray((total if T is None else T.T @ total) / self.weight)
 
 
-def stream_moments(source: Source, design: Design, *, rows: int | None = None) -> tuple[CrossMoments, StreamedGram]:
+def stream_moments(
+    source: ChunkSource, design: Design, *, rows: int | None = None
+) -> tuple[CrossMoments, StreamedGram]:
     """Return all moments but the m×m block, in one pass, and that block as a product."""
     size = rows or design.chunk_rows(design.blocks["phi"])
     start = partial(MomentAccumulator, design, ALL_ROWS, size, gram=False)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from scalefair._typing import Array
+from scalefair._typing import Array, DataFrame
 from scalefair.data import frames
 from scalefair.errors import check_choice
 from scalefair.measures.group_rows import crossed_names
 from scalefair.measures.groups import group_gaps
 from scalefair.measures.scorers import predicted
 from scalefair.plots.figures import AFTER, BEFORE, Display, look_of, short
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _BINS = 200
 
@@ -162,7 +159,7 @@ class AuditDisplay(Display):
         What the values are.
     """
 
-    rows: pd.DataFrame
+    rows: DataFrame
     measure: str
 
     @classmethod
@@ -241,6 +238,6 @@ class AuditDisplay(Display):
         self.ax_.errorbar(value, y, xerr=ends, label=model, **look, **look_of(number))
 
 
-def _rows_of_metric(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+def _rows_of_metric(table: DataFrame, metric: str) -> DataFrame:
     rows = table[table["metric"] == metric]
     return rows.assign(label=rows["attribute"] + ": " + rows["group"])

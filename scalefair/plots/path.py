@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from scalefair._typing import Array, WithPath
+from scalefair._typing import Array, DataFrame, WithPath
 from scalefair.data import frames
 from scalefair.measures import explained_share
+from scalefair.measures.groups import tidy
 from scalefair.plots.figures import AFTER, BEFORE, FAINT, INK, Display, limits, look_of, share_axis, share_bars
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class PathPoints(NamedTuple):
@@ -27,13 +25,13 @@ class PathPoints(NamedTuple):
     r2_error: Array
 
 
-def held_out(rows: pd.DataFrame) -> str:
+def held_out(rows: DataFrame) -> str:
     """Ending of the columns of held-out values: "_cv", "_test", or "" where there are none."""
     ends = [e for e in ("_cv", "_test") if f"mse{e}" in rows or f"loss{e}" in rows]
     return ends[0] if ends else ""
 
 
-def target_variance(table: pd.DataFrame) -> float:
+def target_variance(table: DataFrame) -> float:
     """Var(y) = mse / (1 − r2), from the row of a path with the largest error; NaN for a loss."""
     mse, r2 = ("mse_test", "r2_test") if "r2_test" in table else ("mse", "r2")
     if mse not in table:
@@ -42,7 +40,7 @@ def target_variance(table: pd.DataFrame) -> float:
     return float(table[mse].iloc[worst] / (1.0 - table[r2].iloc[worst]))
 
 
-def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
+def path_points(rows: DataFrame, variance: float) -> PathPoints:
     """Return rows of a path as points.
 
     With cross-validation (columns ``*_cv``) or test rows (``*_test``) the values are held-out
@@ -64,7 +62,7 @@ def path_points(rows: pd.DataFrame, variance: float) -> PathPoints:
     return PathPoints(*shares, 1.0 - mse / variance, error / variance)
 
 
-def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None:
+def row_at(table: DataFrame, alpha: float, eta: float) -> DataFrame | None:
     """Return the row of a path at (alpha, eta) as a table of one row, None where it has none."""
     same = np.isclose(table["eta"], eta, rtol=1e-9, atol=0.0)
     if "alpha" in table:
@@ -73,13 +71,13 @@ def row_at(table: pd.DataFrame, alpha: float, eta: float) -> pd.DataFrame | None
     return table.iloc[[int(rows[0])]] if len(rows) else None
 
 
-def unbeaten(table: pd.DataFrame, share: Any, error: Any) -> pd.DataFrame:
+def unbeaten(table: DataFrame, share: Any, error: Any) -> DataFrame:
     """Return the rows that no other row beats in both share and error, by increasing share."""
     share, error = np.asarray(share, dtype=np.float64), np.asarray(error, dtype=np.float64)
     order = np.lexsort((error, share))
     order = order[np.isfinite(share[order])]
     best = np.minimum.accumulate(np.concatenate([[np.inf], error[order]]))[:-1]
-    rows: pd.DataFrame = table.iloc[order[error[order] < best]].reset_index(drop=True)
+    rows: DataFrame = table.iloc[order[error[order] < best]].reset_index(drop=True)
     return rows
 
 
@@ -101,9 +99,9 @@ class FairPathDisplay(Display):
         The largest share allowed.
     """
 
-    table: pd.DataFrame
-    front: pd.DataFrame
-    chosen: pd.DataFrame | None = None
+    table: DataFrame
+    front: DataFrame
+    chosen: DataFrame | None = None
     limit: float | None = None
 
     @classmethod
@@ -192,9 +190,9 @@ class FrontDisplay(Display):
         The points that no other beats in both accuracy and share, by increasing share.
     """
 
-    points: pd.DataFrame
+    points: DataFrame
     where: str = "held-out"
-    front_: pd.DataFrame = field(init=False)
+    front_: DataFrame = field(init=False)
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, name: str | None = None, ax: Any = None) -> Self:
@@ -240,17 +238,15 @@ class FrontDisplay(Display):
         """
         y = np.asarray(y_true, dtype=np.float64).reshape(-1)
         models = y_pred if isinstance(y_pred, Mapping) else {"model": y_pred}
-        points: dict[str, list[Any]] = {name: [] for name in ("model", *PathPoints._fields)}
+        points = []
         for name, values in models.items():
             f = np.asarray(values, dtype=np.float64).reshape(-1)
             if len(f) != len(y):
                 raise ValueError(f"y_pred {name!r} has {len(f)} rows and y_true {len(y)}; give the same rows")
             loss = (y - f) ** 2 / y.var()
             share = explained_share(f, sensitive_features, cv=5, random_state=random_state)
-            row = (name, share, 0.0, 1 - loss.mean(), loss.std(ddof=1) / np.sqrt(len(y)))
-            for column, value in zip(points.values(), row, strict=True):
-                column.append(value)
-        return cls(frames.make_frame(points)).plot(ax)
+            points.append((name, share, 0.0, 1 - loss.mean(), loss.std(ddof=1) / np.sqrt(len(y))))
+        return cls(tidy(("model", *PathPoints._fields), points)).plot(ax)
 
     def _draw(self) -> None:
         self.front_ = unbeaten(self.points, self.points["share"], -self.points["r2"])
@@ -286,7 +282,7 @@ class LimitGapDisplay(Display):
         Mean excess of the error over the limit's.
     """
 
-    table: pd.DataFrame
+    table: DataFrame
     gap: float
 
     def _draw(self) -> None:

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
 from scalefair import explain_share, proxies
-from scalefair._typing import Array, WithPath
+from scalefair._typing import Array, DataFrame, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
 from scalefair.estimators.choice import ModelChoice, choose_model
@@ -22,9 +22,6 @@ from scalefair.report.position import CONTRIBUTION, SHARE, Entry, Position, norm
 from scalefair.report.problem import JudgedRows, ReportProblem, ReportRows
 from scalefair.report.relatives import at_limits, outputs, relatives
 from scalefair.solve.limit import NotAttainableError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SLIDER_LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 """Limits on the explained share, of which those that matter are positions of the slider."""
@@ -78,12 +75,12 @@ class Frontier:
     baseline: Any
     positions: tuple[Position, ...]
     chosen: int
-    table: pd.DataFrame
+    table: DataFrame
     judge: Judge
     seconds: float
     notes: tuple[str, ...] = ()
     choice: ModelChoice | None = None
-    proxies: pd.DataFrame | None = None
+    proxies: DataFrame | None = None
     others: tuple[Position, ...] = ()
 
     @property
@@ -259,7 +256,7 @@ def judge_model(one: Candidate, judge: Judge, test: JudgedRows, against: Outputs
     return replace(position, entries=(*position.entries, *contributions(model, test, notes)))
 
 
-def position_table(positions: tuple[Position, ...]) -> pd.DataFrame:
+def position_table(positions: tuple[Position, ...]) -> DataFrame:
     """Return error and share of positions on the held-out rows, with their standard errors."""
     rows = []
     for one in positions:
@@ -292,7 +289,7 @@ def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]
     ]
 
 
-def measure_proxies(problem: ReportProblem, notes: list[str]) -> pd.DataFrame | None:
+def measure_proxies(problem: ReportProblem, notes: list[str]) -> DataFrame | None:
     """Return how much of the sensitive attributes the inputs reveal."""
     test = problem.test
     rest = [name for name in problem.inputs if name not in problem.sensitive]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from scalefair._typing import Array
+from scalefair._typing import Array, DataFrame
 from scalefair.auditing import audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
 from scalefair.errors import CannotJudgeError
@@ -18,9 +18,6 @@ from scalefair.measures import group_gaps
 from scalefair.measures.group_metrics import Mask
 from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position, audit_entries, normal_ends, rows_of
 from scalefair.report.rates import RANGES, calibration, distributions, impact_ratios
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_TESTED = 20
 """Rows that a test of independence takes at least."""
@@ -61,7 +58,7 @@ class Judge:
     Pictures of distributions go from `low` to `high`.
     """
 
-    sensitive: pd.DataFrame
+    sensitive: DataFrame
     y: Array
     threshold: float | None
     bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -111,8 +108,7 @@ class Judge:
         entries = [*self._errors(own.f), *([] if start is None else self._cost(own, start))]
         tables: dict[str, Any] = {}
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
                 entries += self._audit(own)
                 entries += [] if own.scores is None else self._score_shares(own.scores)
                 entries += [] if start is None else self._changes(own, start)
@@ -223,7 +219,7 @@ def _moves(own: Outputs, start: Outputs) -> tuple[Mask, Mask]:
     return own.f - start.f > step, start.f - own.f > step
 
 
-def _canonical(sensitive: Any) -> tuple[pd.DataFrame, Any]:
+def _canonical(sensitive: Any) -> tuple[DataFrame, Any]:
     """Return attributes as text and numbers, and which rows have a level that no other has."""
     table = frames.as_table(sensitive, one_column=True)
     values: dict[str, Any] = {}

@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from scalefair import __version__
 from scalefair._files import plain, write_atomically
+from scalefair._typing import DataFrame
 from scalefair.auditing import Audit
 from scalefair.auditing.result import listed
 from scalefair.data import frames
@@ -34,7 +35,6 @@ from scalefair.report.rates import Distribution, calibration_grid
 from scalefair.report.words import findings, load_code, position_words, refit_code
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 if find_spec("matplotlib") is None:  # checked before the fit; loaded after it, once its memory is free
@@ -170,7 +170,8 @@ def _write_twins(page: Path, models: Sequence[Position], record: dict[str, Any])
 def render(frontier: Frontier, model: str | None = None, provenance: Mapping[str, str] | None = None) -> str:
     """Return the report as the text of an HTML page; `model` is the file beside it, if any."""
     problem = frontier.problem
-    relevance = tables.compare_relevance(frontier.baseline, frontier.estimator)
+    relevance, told = tables.compare_relevance(frontier.baseline, frontier.estimator), frontier.proxies
+    told = None if told is None else told.sort_values("nonlinear", ascending=False, kind="stable")
     models = list(dict.fromkeys([frontier.before, frontier.after, *frontier.others]))
     return _page(
         models,
@@ -180,7 +181,7 @@ def render(frontier: Frontier, model: str | None = None, provenance: Mapping[str
         findings=[_unbroken(sentence) for sentence in findings(frontier)],
         frontier=frontier,
         path_plot=path_plot(frontier),
-        proxies=_leading_rows(frontier.proxies),
+        proxies=[] if told is None else told.head(MAX_INPUTS).to_dict("records"),
         relevance=[] if relevance is None else relevance.head(MAX_INPUTS).to_dict("records"),
         n_inputs=0 if relevance is None else len(relevance),
         relevance_plot="" if relevance is None else relevance_plot(relevance),
@@ -258,14 +259,6 @@ def bars(distribution: Distribution, top: float) -> str:
     return f"M0 24{path}V24"
 
 
-def _leading_rows(table: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the strongest proxies."""
-    if table is None:
-        return []
-    order = table["nonlinear"].sort_values(ascending=False, kind="stable").index[:MAX_INPUTS]
-    return [dict(row) for row in table.loc[order].to_dict("records")]
-
-
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("scalefair", "report"), autoescape=True, undefined=StrictUndefined,
@@ -315,7 +308,7 @@ def path_plot(frontier: Frontier) -> Markup:
     )
 
 
-def relevance_plot(table: pd.DataFrame) -> Markup:
+def relevance_plot(table: DataFrame) -> Markup:
     """Draw the length scales of a Gaussian process, without and with the penalty."""
     from scalefair import plots
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from scalefair._typing import DataFrame
 from scalefair.auditing import Audit
 from scalefair.report.rates import LEVEL, CalibrationLine, Distribution, ImpactRatio
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHARE = "explained_share"
 DEPENDENCE = ("hsic_pvalue", "normalized_hsic", "distance_correlation", "mutual_information")
@@ -161,7 +159,7 @@ def audit_entries(result: Audit, model: str) -> list[Entry]:
     return entries + targets
 
 
-def rows_of(table: pd.DataFrame, model: str, columns: list[str]) -> list[list[Any]]:
+def rows_of(table: DataFrame, model: str, columns: list[str]) -> list[list[Any]]:
     """Return some columns of the rows of one model."""
     rows: list[list[Any]] = table.loc[table["model"] == model, columns].to_numpy().tolist()
     return rows

@@ -76,7 +76,7 @@ class StreamedRows(ReportRows):
     def _change(self, chunk: Chunk) -> Chunk:
         """Return a chunk in which held-out rows have no weight and the target is a number."""
         ends = np.searchsorted(self.held_out, [chunk.row, chunk.row + chunk.n_rows])
-        weight = np.ones(chunk.n_rows) if chunk.weight is None else np.array(chunk.weight, float)
+        weight = np.array(chunk.weights)
         weight[self.held_out[slice(*ends)] - chunk.row] = 0.0
         chunk = replace(chunk, weight=weight)
         if self.levels is None:

@@ -61,9 +61,8 @@ def distributions(
 
 def _quiet_gaps(values: Any, table: Any, bins: Mapping[str, Sequence[float]], weight: Any) -> Any:
     """Return the groups that all columns of a table make; missing values are one."""
-    options: dict[str, Any] = {"sample_weight": weight, "missing": "group", "quantiles": ()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        options: dict[str, Any] = {"sample_weight": weight, "missing": "group", "quantiles": ()}
         return group_gaps(values, sensitive_features=table, bins=bins, **options)
 
 

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sklearn
 
 from scalefair import __version__
 from scalefair._files import plain
+from scalefair._typing import DataFrame
 from scalefair.auditing.result import listed
 from scalefair.data import frames
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
@@ -22,9 +23,6 @@ from scalefair.report.frontier import Frontier
 from scalefair.report.numbers import fixed, number, pvalue, table_percent
 from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position
 from scalefair.report.words import headline
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FITTED = {
     "alpha_": "alpha",
@@ -78,7 +76,7 @@ def comparison(
     return rows
 
 
-def compare_relevance(baseline: Any, estimator: Any) -> pd.DataFrame | None:
+def compare_relevance(baseline: Any, estimator: Any) -> DataFrame | None:
     """Return length scales and relevance (sd/θ)² by input, the fair model's most relevant first.
 
     None where the model is no Gaussian process, or has one length scale for all.
@@ -145,30 +143,27 @@ def as_record(frontier: Frontier) -> dict[str, Any]:
     """Return the result as plain numbers, lists and text, ready for JSON; NaN becomes None."""
     problem, estimator, choice = frontier.problem, frontier.estimator, frontier.choice
     certificate, after = vars(estimator).get("certificate_"), frontier.after
-    return dict(
-        plain(
-            {
-                "finding": headline(frontier),
-                "data": problem.source,
-                "target": problem.target,
-                "target_levels": problem.levels,
-                "sensitive": list(problem.sensitive),
-                "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
-                "limit": frontier.limit,
-                "estimator": type(estimator).__name__,
-                "chosen": None if choice is None else choice.name,
-                "errors": None if choice is None else choice.errors,
-                "alpha": after.alpha,
-                "eta": after.eta,
-                "cost": _ends(after.get("cost_of_r2")),
-                "before": _score_record(frontier.before, frontier.limited),
-                "after": _score_record(after, frontier.limited),
-                "certificate": None if certificate is None else asdict(certificate),
-                "notes": list(frontier.notes),
-                "seconds": frontier.seconds,
-            }
-        )
-    )
+    record = {
+        "finding": headline(frontier),
+        "data": problem.source,
+        "target": problem.target,
+        "target_levels": problem.levels,
+        "sensitive": list(problem.sensitive),
+        "rows": {"train": problem.train.n_rows, "test": problem.test.n_rows},
+        "limit": frontier.limit,
+        "estimator": type(estimator).__name__,
+        "chosen": None if choice is None else choice.name,
+        "errors": None if choice is None else choice.errors,
+        "alpha": after.alpha,
+        "eta": after.eta,
+        "cost": _ends(after.get("cost_of_r2")),
+        "before": _score_record(frontier.before, frontier.limited),
+        "after": _score_record(after, frontier.limited),
+        "certificate": None if certificate is None else asdict(certificate),
+        "notes": list(frontier.notes),
+        "seconds": frontier.seconds,
+    }
+    return dict(plain(record))
 
 
 def _score_record(position: Position, limited: str) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def headline(frontier: Frontier) -> str:
 def findings(frontier: Frontier) -> list[str]:
     """Return the findings on the chosen model, one sentence each, the main one first."""
     before, after = frontier.before, frontier.after
-    said = [_main(frontier), decisions(after, before), _sight(frontier)]
+    sees = "sees" if frontier.problem.sees_sensitive else "does not see"
+    sight = f"The model {sees} {listed(frontier.problem.sensitive)} when it predicts."
+    said = [_main(frontier), decisions(after, before), sight]
     said.append(_worse(before, after, _least(frontier)))
     return [sentence for sentence in said if sentence]
 
@@ -132,13 +134,6 @@ def decisions(after: Position, before: Position | None = None) -> str:
 
 def _pts(x: float) -> str:
     return as_percent(x).removesuffix(" %")
-
-
-def _sight(frontier: Frontier) -> str:
-    names = listed(frontier.problem.sensitive)
-    if frontier.problem.sees_sensitive:
-        return f"The model sees {names} when it predicts."
-    return f"The model does not see {names} when it predicts."
 
 
 def _worse(before: Position, after: Position, least: float) -> str:

@@ -17,7 +17,7 @@ from scalefair._typing import Chunk
 from scalefair.measures import group_gaps
 from scalefair.measures.group_metrics import count_groups
 from scalefair.measures.group_rows import open_audit
-from scalefair.measures.group_statistics import GroupAccumulator, GroupSettings, survey_groups
+from scalefair.measures.group_statistics import GroupSettings, count_cells, survey_groups
 from tests.errors import refused
 from tests.groups import people, reference, repeated
 from tests.naive import kish
@@ -206,7 +206,7 @@ def statistics(frame, cuts, order):
     parts = []
     for first, stop in zip([0, *cuts], [*cuts, len(frame)], strict=True):
         part = frame.iloc[first:stop]
-        accumulator = GroupAccumulator(whole.surveyed.plan)
+        accumulator = count_cells(whole.surveyed.plan)
         y, w = part["truth"].to_numpy(float)[:, None], part["weight"].to_numpy(float)
         accumulator.add(Chunk(part[["score"]], part[S], y, w, row=first))
         parts.append(accumulator.result())

@@ -7,9 +7,9 @@ X, K = k(X, X) and the penalty M are of the training rows: new ones need no sens
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter
@@ -19,7 +19,7 @@ from scalefair._typing import Array, Rows
 from scalefair.errors import check_number
 from scalefair.features.base import Stores
 from scalefair.kernels import Kernel
-from scalefair.kernels.base import LengthScale, as_adjoint, as_output, as_rows
+from scalefair.kernels.base import KernelOf, as_adjoint, as_output, as_rows
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.gp import FairPrior, prior_of, widened
 
@@ -76,7 +76,7 @@ class SensitiveRows:
 
 
 @dataclass(frozen=True, eq=False)
-class FairKernel(Kernel):
+class FairKernel(KernelOf):
     """The kernel k* of the fair Gaussian process, k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z).
 
     An ordinary Gaussian process with this kernel and noise σ² is the fair one: its mean is the
@@ -106,7 +106,6 @@ class FairKernel(Kernel):
     ((50, 50), True)
     """
 
-    kernel: Kernel
     sensitive: SensitiveRows
     eta: float = 1.0
     noise: float = 1.0
@@ -121,20 +120,6 @@ class FairKernel(Kernel):
             )
         check_number("eta", self.eta, 0.0)
         ridge.check_positive("noise", self.noise)
-
-    @property
-    def metric(self) -> str:  # type: ignore[override]
-        """The metric of the kernel inside."""
-        return self.kernel.metric
-
-    @property
-    def length_scale(self) -> LengthScale:
-        """The length scale of the kernel inside."""
-        return self.kernel.length_scale
-
-    def with_length_scale(self, theta: Any) -> Self:
-        """Return the fair kernel of the kernel with another length scale."""
-        return replace(self, kernel=self.kernel.with_length_scale(theta))
 
     @cached_property
     def prior(self) -> FairPrior:

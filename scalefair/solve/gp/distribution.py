@@ -71,8 +71,7 @@ class FeatureDistribution:
         x = np.asarray(sample.x, dtype=np.float64)
         missed = residual(phi, x, whitened(phi, x))
         order = np.argsort(missed)
-        weight = np.ones(len(x)) if sample.weight is None else sample.weight
-        below = np.cumsum(weight[order])
+        below = np.cumsum(sample.weights[order])
         usual = float(missed[order][np.searchsorted(below, USUAL_SHARE * below[-1])])
         return cls(phi, weights, missing, missing * usual)
 

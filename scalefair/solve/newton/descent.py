@@ -137,7 +137,6 @@ class _Descent:
         self.unit, self.size = self.problem.units(local)
         self.tol *= self.size
         theta, self.weight, converged = local.theta, Weight(self.goal.eta), False
-        wide = local.theta.size >= WIDE
         for n_iter in range(1, max_iter + 1):  # noqa: B007
             try:
                 theta, decrement = self._solved(local)
@@ -148,15 +147,13 @@ class _Descent:
                 break
             # No pass can see a decrease of J below its rounding error; J is NaN before the first.
             least = float(np.fmax(self.tol, ROUNDING * abs(self.objective)))
-            light, before = self.light, self.last
-            near = self._is_small(decrement, before, least) if light else decrement / 2 <= least
+            near = self._is_small(decrement, self.last, least) if self.light else decrement / 2 <= least
             if seen and near and self.damping == 0:
                 converged = True
                 break
-            if wide:
-                self._choose_light(local, seen, decrement, least)
+            self._choose_light(local, seen, decrement, least)
             moved, seen = self._step(local, theta, decrement), True
-            local = local if moved is None else moved
+            local = moved or local
             theta = local.theta
             if moved is None and decrement <= 1e4 * ROUNDING * max(self.size, abs(self.objective)):
                 converged = self._is_flat(local)
@@ -196,6 +193,8 @@ class _Descent:
 
     def _choose_light(self, local: Local, seen: bool, decrement: float, least: float) -> None:
         """Leave out a new second derivative while the current one serves well."""
+        if local.theta.size < WIDE:
+            return
         before, self.last = self.last, decrement
         # Passes until the decrement is within `tol`, if each lowers it as the last one did.
         left = np.inf

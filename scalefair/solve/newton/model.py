@@ -13,7 +13,8 @@ import numpy as np
 from scipy.linalg import block_diag, null_space
 
 from scalefair._linalg import add_outer, factorize
-from scalefair._typing import Array, Source
+from scalefair._typing import Array
+from scalefair.data.sources import ChunkSource
 from scalefair.features.design import Design
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache
@@ -45,7 +46,7 @@ class Weight(NamedTuple):
 class Problem:
     """All but α and η: the rows, y as the loss wants it, how they are mapped, and the loss V."""
 
-    source: Source
+    source: ChunkSource
     design: Design
     loss: Any
     system: System

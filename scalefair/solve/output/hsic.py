@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,9 +277,5 @@ def _descend(
         jac=True,
         method="L-BFGS-B",
         options=options,
-        callback=None if progress is None else partial(_count, progress),
+        callback=None if progress is None else lambda _: progress(),
     )
-
-
-def _count(progress: Callable[[], Any], _x: Array) -> None:
-    progress()
