@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from scalefair._hash import smallest_hash
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import low_rank_eigh
 from scalefair._typing import Array, Rows
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import check_choice, check_count
@@ -138,15 +138,14 @@ class Nystroem(LengthScaleMap):
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
             return
         with one_blas_thread(len(K)):
-            values, vectors = positive_eigh(K)
-        self.eigenvalues_ = values[::-1]
-        above = self.eigenvalues_ > self.cutoff * self.eigenvalues_[0]
-        self.rank_ = int(above.sum())
-        vectors = vectors[:, ::-1][:, above]
+            values, vectors = low_rank_eigh(K)
+        self.eigenvalues_ = np.pad(values[::-1], (0, len(K) - len(values)))
+        self.rank_ = int(np.sum(values > self.cutoff * values[-1]))
+        vectors = vectors[:, ::-1][:, : self.rank_]
         # Signs are arbitrary; fix them, so that every machine returns the same features.
         largest = np.abs(vectors).argmax(axis=0)
         vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
-        self.linear_ = vectors / np.sqrt(self.eigenvalues_[above])
+        self.linear_ = vectors / np.sqrt(self.eigenvalues_[: self.rank_])
 
     def _inverse_factor(self, K: Array) -> Array:
         """Return L^(−ᵀ) with LLᵀ = K + jitter, upper triangular."""

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from scalefair._typing import Array
-from scalefair.kernels.stationary import weighted_median
+from scalefair.kernels.stationary import weighted_middle
 from scalefair.losses.base import Loss, Start, check_domain, one_score_start
 
 WIDTHS = 20  # default widths of the quantile loss in a standard deviation of y
@@ -212,7 +212,8 @@ def robust_deviation(y: Array, weight: Array | None) -> float:
     """1.4826 × the median distance from the median; where 0 the standard deviation, or 1."""
     y = np.ravel(y)
     weight = np.ones(len(y)) if weight is None else weight
-    spread = 1.4826 * weighted_median(np.abs(y - weighted_median(y, weight)), weight)
+    centre = np.mean(weighted_middle(y, weight))
+    spread = 1.4826 * np.mean(weighted_middle(np.abs(y - centre), weight))
     if spread == 0:
         mean = np.average(y, weights=weight)
         spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))

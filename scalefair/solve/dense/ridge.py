@@ -18,14 +18,11 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import lstsq, svd
-from scipy.linalg.lapack import dpstrf
 
-from scalefair._linalg import factorize
+from scalefair._linalg import EPS, factorize, pivoted_root
 from scalefair._typing import Array
 from scalefair.errors import FINITE, check_number
 from scalefair.solve.fit import Diagnostics, diagnose
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -133,14 +130,6 @@ def penalty_spectrum(rows: WeightedRows, L: Any, *, eps: float = 1e-6, penalty: 
     keep = sigma**2 > len(gram) * EPS * np.linalg.norm(gram)
     values, vectors = sigma[keep] ** 2, U[:, keep]
     return Spectrum(values / n if penalty == "hsic" else values / (values + n * eps), vectors)
-
-
-def pivoted_root(gram: Array, tol: float = EPS) -> Array:
-    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    triangle, pivots, rank, _ = dpstrf(gram, tol=tol * gram.diagonal().max(initial=0.0))
-    root = np.empty((rank, len(gram)))
-    root[:, pivots - 1] = np.triu(triangle[:rank])
-    return root
 
 
 def shrinkage(eta: float, s: Array) -> tuple[Array, Array]:
