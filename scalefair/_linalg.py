@@ -98,7 +98,8 @@ def factorize(matrix: Array, max_jitter: float = 1e-8) -> Factor:
     for jitter in jitters:
         try:
             shifted = matrix if jitter == 0 else matrix + jitter * scale * np.eye(len(matrix))
-            return Factor(cho_factor(shifted, lower=True, check_finite=False)[0], jitter)
+            # Symmetric: the transpose is the same, in the order that LAPACK takes without a copy.
+            return Factor(cho_factor(shifted.T, lower=True, check_finite=False)[0], jitter)
         except LinAlgError:
             continue
     raise LinAlgError(
@@ -116,7 +117,8 @@ def positive_eigh(matrix: Array) -> tuple[Array, Array]:
 
 def pivoted_root(gram: Array, tol: float = EPS) -> Array:
     """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    triangle, pivots, rank, _ = dpstrf(gram, tol=tol * gram.diagonal().max(initial=0.0))
+    # Symmetric, so that the transpose, in LAPACK's order, is the same.
+    triangle, pivots, rank, _ = dpstrf(gram.T, tol=tol * gram.diagonal().max(initial=0.0))
     root = np.empty((rank, len(gram)))
     root[:, pivots - 1] = np.triu(triangle[:rank])
     return root

@@ -16,7 +16,7 @@ from scalefair.moments import Moments
 from scalefair.solve.ridge.system import Solution
 
 MIN_DIGITS = 4.0  # digits below which a fit warns
-MAX_RANKED = 2000  # features up to which the rank is counted: it takes as long as the solution
+MAX_RANKED = 1000  # features up to which the rank is counted: it takes as long as the solution
 ROUNDING = float(np.finfo(np.float64).eps) / 2
 SINGLE = float(np.finfo(np.float32).eps) / 2
 
@@ -35,7 +35,7 @@ class Diagnostics:
         What was added to the diagonal, relative to its mean.
     rank : int or None
         Numerical rank of the features' covariance; None where it was not computed (more than
-        2,000 features).
+        1,000 features).
     n_features : int
         Their number m.
     digits : float
@@ -63,7 +63,7 @@ def diagnose(
     diagonals = np.diagonal(gram), np.diagonal(matrix)
     unit, scale = (1.0 / np.sqrt(np.where(d > 0, d, 1.0)) for d in diagonals)
     if len(gram) <= MAX_RANKED:
-        *_, count, _ = lapack.dpstrf(unit[:, None] * gram * unit, tol=4 * len(gram) * ROUNDING)
+        *_, count, _ = lapack.dpstrf((unit[:, None] * gram * unit).T, tol=4 * len(gram) * ROUNDING, overwrite_a=1)
         rank = int(count)
     try:
         factor = factorize(matrix) if factor is None else factor

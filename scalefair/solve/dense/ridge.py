@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lstsq, svd
 
-from scalefair._linalg import EPS, factorize, pivoted_root
+from scalefair._linalg import BLOCK_ROWS, EPS, add_outer, factorize, pivoted_root
 from scalefair._typing import Array
 from scalefair.errors import FINITE, check_number
 from scalefair.solve.fit import Diagnostics, diagnose
@@ -59,11 +59,18 @@ class WeightedRows:
                 f"{name} has shape {G.shape}, expected ({self.size}, {self.size}); "
                 "pass the Gram matrix of the training rows"
             )
-        counted = _finite(name, G[np.ix_(self.index, self.index)])
+        counted = _finite(name, self.counted(G))
         # Factors read one triangle only and would silently accept anything in the other.
-        if np.abs(counted - counted.T).max() > 1e-8 * np.abs(counted).max():
+        blocks = [
+            (slice(start, start + BLOCK_ROWS), slice(start, None)) for start in range(0, len(counted), BLOCK_ROWS)
+        ]
+        if max(np.abs(counted[a, b] - counted[b, a].T).max() for a, b in blocks) > 1e-8 * np.abs(counted).max():
             raise ValueError(f"{name} is not symmetric; pass the kernel evaluated as k(X, X)")
-        return self.root[:, None] * counted * self.root
+        return counted if np.all(self.root == 1) else self.root[:, None] * counted * self.root
+
+    def counted(self, G: Array) -> Array:
+        """Return the rows and columns of a Gram matrix that count; all without a copy."""
+        return G if len(self.index) == self.size else G[np.ix_(self.index, self.index)]
 
     def values(self, name: str, a: Any) -> Array:
         """Return va for one value or one row of values per row, shape (k,) or (k, t)."""
@@ -77,8 +84,9 @@ class WeightedRows:
 
     def centre(self, a: Array) -> Array:
         """Return Ha = a − v (vᵀa)/n: subtract the weighted mean of the rows."""
-        mean = self.root @ a / self.total
-        return a - np.multiply.outer(self.root, mean)
+        centred, mean = a.astype(np.float64), np.atleast_1d(self.root @ a / self.total)
+        add_outer(centred.reshape(len(a), -1), -self.root, mean)
+        return centred
 
     def centre_gram(self, G: Array) -> Array:
         """Return HGH."""
@@ -158,13 +166,14 @@ def fair_dual(
     gram, target = rows.gram("K", K), rows.values("y", y)
     if fit_intercept:
         gram, target = rows.centre_gram(gram), rows.centre(target)
-    A = gram + rows.total * alpha * np.eye(len(gram))
+    A = gram.copy()
+    A[np.diag_indices_from(A)] += rows.total * alpha
     factor = factorize(A)
     c, solved = factor.solve(target), factor.solve(U)
-    root, rest = shrinkage(eta, s)
-    inner = root[:, None] * (U.T @ gram @ solved) * root + np.diag(rest**2)
+    (root, rest), along = shrinkage(eta, s), U.T @ gram
+    inner = root[:, None] * (along @ solved) * root + np.diag(rest**2)
     # Directions that K hardly reaches are left alone: they are known to rounding error only.
-    g = lstsq(inner, (root * (U.T @ gram @ c).T).T, cond=len(gram) * EPS)[0] if len(s) else U.T @ c
+    g = lstsq(inner, (root * (along @ c).T).T, cond=len(gram) * EPS)[0] if len(s) else U.T @ c
     c = c - solved @ (root * g.T).T
     diagnostics = diagnose(A, gram, factor=factor)
     if not fit_intercept:
@@ -188,7 +197,7 @@ def _finite(name: str, a: Array) -> Array:
 
 def _intercept(rows: WeightedRows, K: Any, y: Any, c: Array) -> Any:
     """Return the weighted mean of y − Kc."""
-    counted = np.asarray(K, dtype=np.float64)[np.ix_(rows.index, rows.index)]
+    counted = rows.counted(np.asarray(K, dtype=np.float64))
     residual = np.asarray(y, dtype=np.float64)[rows.index] - counted @ c[rows.index]
     mean = rows.root**2 @ residual / rows.total
     return float(mean) if mean.ndim == 0 else mean
