@@ -98,7 +98,6 @@ def factorize(matrix: Array, max_jitter: float = 1e-8) -> Factor:
     for jitter in jitters:
         try:
             shifted = matrix if jitter == 0 else matrix + jitter * scale * np.eye(len(matrix))
-            # Symmetric: the transpose is the same, in the order that LAPACK takes without a copy.
             return Factor(cho_factor(shifted.T, lower=True, check_finite=False)[0], jitter)
         except LinAlgError:
             continue
@@ -116,8 +115,7 @@ def positive_eigh(matrix: Array) -> tuple[Array, Array]:
 
 
 def pivoted_root(gram: Array, tol: float = EPS) -> Array:
-    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r."""
-    # Symmetric, so that the transpose, in LAPACK's order, is the same.
+    """Return B of shape (r, n) with BᵀB = K for a positive semi-definite K of rank r; Kᵀ is in LAPACK's order."""
     triangle, pivots, rank, _ = dpstrf(gram.T, tol=tol * gram.diagonal().max(initial=0.0))
     root = np.empty((rank, len(gram)))
     root[:, pivots - 1] = np.triu(triangle[:rank])
@@ -125,12 +123,8 @@ def pivoted_root(gram: Array, tol: float = EPS) -> Array:
 
 
 def low_rank_eigh(matrix: Array) -> tuple[Array, Array]:
-    """As `positive_eigh`; where rows are many and the rank r is low, r values and vectors only.
-
-    With K = BᵀB and B = VΣUᵀ of shape (r, n), K = UΣ²Uᵀ: O(nr²), and small values keep more digits.
-    """
-    some = matrix[::4, ::4]
-    if len(pivoted_root(some)) == len(some):
+    """As `positive_eigh`, but r values and vectors if the rank r is low: K = BᵀB = UΣ²Uᵀ where B = VΣUᵀ, O(nr²)."""
+    if len(pivoted_root(matrix[::4, ::4])) == len(matrix[::4]):  # of a part of the rows, to see which is faster
         return positive_eigh(matrix)
     _, roots, vectors = np.linalg.svd(pivoted_root(matrix, 10 * EPS), full_matrices=False)
     return roots[::-1] ** 2, vectors[::-1].T

@@ -47,9 +47,8 @@ def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, see
     rows, weight = distinct_rows(rows, weight)
     if len(rows) < 2:
         raise ValueError(
-            "the median heuristic needs distances between rows, but all rows of positive weight "
-            "are equal, or there is only 1 sample; give rows that differ, or length_scale as a "
-            "number"
+            "the median heuristic needs distances between rows, but all rows of positive weight are equal, or there "
+            "is only 1 sample; give rows that differ, or length_scale as a number"
         )
     units = standard_deviation(rows, weight) if length_scale == "standardized" else 1.0
     sample = smallest_hash(seed, 0, len(rows), MEDIAN_ROWS)

@@ -99,9 +99,8 @@ class Stationary(Kernel):
             sizes = _jit.squared_norms(shifted)
             if not float(sizes.max(initial=0.0)) <= largest:
                 raise ValueError(
-                    f"length_scale={self.length_scale!r:.80} is too small for the size of X: "
-                    f"squares of X / length_scale overflow in {sizes.dtype}; use a larger one, "
-                    "rescale X, or use float64"
+                    f"length_scale={self.length_scale!r:.80} is too small for the size of X: squares of X / "
+                    f"length_scale overflow in {sizes.dtype}; use a larger one, rescale X, or use float64"
                 )
             return shifted, sizes
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from scalefair._linalg import factorize, inverse_root, mirror_upper, positive_eigh, rank_k_update
+from scalefair._linalg import factorize, inverse_root, low_rank_eigh, mirror_upper, positive_eigh, rank_k_update
 from tests.naive import close
 
 RNG = np.random.default_rng(0)
@@ -149,3 +149,15 @@ def test_inverse_root_is_zero_off_the_range(eps):
 
 def test_inverse_root_of_zero_is_empty():
     assert inverse_root(np.zeros((3, 3)), 1e-6).shape == (3, 0)
+
+
+@pytest.mark.parametrize("rank", [1, 7, 200])
+def test_a_matrix_of_low_rank_has_the_eigenvalues_of_its_range(rank):
+    rows = RNG.normal(size=(200, rank)) * np.logspace(0, -3, rank)
+    values, vectors = low_rank_eigh(rows @ rows.T)
+    expected = positive_eigh(rows @ rows.T)[0][-rank:]
+    close(values[-rank:], expected, 1e-12)
+    assert np.all(np.diff(values) >= 0)
+    assert len(values) == (200 if rank == 200 else pytest.approx(rank, abs=2))
+    close((vectors * values) @ vectors.T, rows @ rows.T, 1e-12)
+    close(vectors.T @ vectors, np.eye(len(values)), 1e-10)

@@ -59,18 +59,13 @@ class WeightedRows:
                 f"{name} has shape {G.shape}, expected ({self.size}, {self.size}); "
                 "pass the Gram matrix of the training rows"
             )
-        counted = _finite(name, self.counted(G))
+        counted = _finite(name, G if len(self.index) == self.size else G[np.ix_(self.index, self.index)])
         # Factors read one triangle only and would silently accept anything in the other.
-        blocks = [
-            (slice(start, start + BLOCK_ROWS), slice(start, None)) for start in range(0, len(counted), BLOCK_ROWS)
-        ]
-        if max(np.abs(counted[a, b] - counted[b, a].T).max() for a, b in blocks) > 1e-8 * np.abs(counted).max():
+        starts = range(0, len(counted), BLOCK_ROWS)
+        gap = max(np.abs(counted[k : k + BLOCK_ROWS, k:] - counted[k:, k : k + BLOCK_ROWS].T).max() for k in starts)
+        if gap > 1e-8 * np.abs(counted).max():
             raise ValueError(f"{name} is not symmetric; pass the kernel evaluated as k(X, X)")
         return counted if np.all(self.root == 1) else self.root[:, None] * counted * self.root
-
-    def counted(self, G: Array) -> Array:
-        """Return the rows and columns of a Gram matrix that count; all without a copy."""
-        return G if len(self.index) == self.size else G[np.ix_(self.index, self.index)]
 
     def values(self, name: str, a: Any) -> Array:
         """Return va for one value or one row of values per row, shape (k,) or (k, t)."""
@@ -163,9 +158,9 @@ def fair_dual(
     check_number("eta", eta, 0.0)
     rows = weighted_rows(len(np.atleast_1d(y)), weight)
     s, U = penalty_spectrum(rows, L, eps=eps, penalty=penalty)
-    gram, target = rows.gram("K", K), rows.values("y", y)
+    whole, values = gram, target = rows.gram("K", K), rows.values("y", y)
     if fit_intercept:
-        gram, target = rows.centre_gram(gram), rows.centre(target)
+        gram, target = rows.centre_gram(whole), rows.centre(values)
     A = gram.copy()
     A[np.diag_indices_from(A)] += rows.total * alpha
     factor = factorize(A)
@@ -179,8 +174,9 @@ def fair_dual(
     if not fit_intercept:
         return DualFit(rows.scatter(c), 0.0, diagnostics)
     # c = Hc holds up to rounding error over α², and K would magnify the rest by its mean.
-    c = rows.scatter(rows.centre(c))
-    return DualFit(c, _intercept(rows, K, y, c), diagnostics)
+    c = rows.centre(c)
+    mean = rows.root @ (values - whole @ c) / rows.total
+    return DualFit(rows.scatter(c), float(mean) if mean.ndim == 0 else mean, diagnostics)
 
 
 def check_positive(name: str, value: float) -> None:
@@ -193,11 +189,3 @@ def _finite(name: str, a: Array) -> Array:
     if not np.all(np.isfinite(a)):
         raise ValueError(f"{name} contains NaN or infinity; give those rows weight 0 or remove them")
     return a
-
-
-def _intercept(rows: WeightedRows, K: Any, y: Any, c: Array) -> Any:
-    """Return the weighted mean of y − Kc."""
-    counted = rows.counted(np.asarray(K, dtype=np.float64))
-    residual = np.asarray(y, dtype=np.float64)[rows.index] - counted @ c[rows.index]
-    mean = rows.root**2 @ residual / rows.total
-    return float(mean) if mean.ndim == 0 else mean
