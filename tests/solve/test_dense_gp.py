@@ -9,9 +9,10 @@ from scipy.optimize import approx_fprime
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
+from scalefair._linalg import pivoted_root
 from scalefair.kernels import RBF, Laplace, Linear, Matern
 from scalefair.solve.dense.gp import ExactProblem
-from scalefair.solve.dense.ridge import fair_dual, pivoted_root
+from scalefair.solve.dense.ridge import fair_dual
 from tests import naive
 from tests.errors import refused
 from tests.naive import close, features, kernels

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular, svd
 
+from scalefair._linalg import EPS, pivoted_root
 from scalefair._typing import Array
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
@@ -57,10 +58,10 @@ def prior_of(gram: Array, spectrum: ridge.Spectrum, *, eta: float, noise: float)
     weight, rest = ridge.shrinkage(float(eta) * scale / float(noise), s)
     if not weight.any():
         return FairPrior(np.zeros((len(gram), 0)), np.zeros((len(gram), 0)))
-    root = ridge.pivoted_root(gram / scale)
+    root = pivoted_root(gram / scale)
     stacked = np.vstack([root @ (U * weight), np.diag(rest)])
     P, sigma, Vt = svd(stacked, full_matrices=False, check_finite=False)
-    keep = sigma > np.sqrt(ridge.EPS) * sigma.max()
+    keep = sigma > np.sqrt(EPS) * sigma.max()
     factor = (U * weight) @ (Vt[keep].T / sigma[keep]) / np.sqrt(scale)
     return FairPrior(factor, np.sqrt(scale) * (root.T @ P[: len(root), keep]))
 

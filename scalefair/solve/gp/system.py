@@ -26,12 +26,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from scalefair._linalg import positive_eigh
+from scalefair._linalg import EPS, positive_eigh
 from scalefair._typing import Array, Rows
 from scalefair.errors import FINITE, check_number
 from scalefair.moments import Moments
 from scalefair.penalties import attribute_root
-from scalefair.solve.dense.ridge import EPS, check_positive
+from scalefair.solve.dense.ridge import check_positive
 from scalefair.solve.ridge.system import NULL
 
 
