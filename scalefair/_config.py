@@ -82,8 +82,7 @@ def config_context(**settings: Any) -> Iterator[None]:
     Parameters
     ----------
     dtype : {"float64", "float32"}, default="float64"
-        Precision of the feature rows; sums over rows are float64 in any case. Gaussian processes
-        use float64.
+        Precision of the feature rows; sums over rows are float64 in any case. Gaussian processes use float64.
     chunk_rows : int or None, default=None
         Rows per chunk. None: as many as fit into the processor's cache.
     solver : {"auto", "direct", "iterative"}, default="auto"

@@ -1,9 +1,8 @@
 """Explained shares on rows that did not fit the predictor, and how they are held to a limit.
 
-With r the share of `penalties` on such rows, and t = ρ tr[C(C + εκ)⁻¹]/(n − 1) what chance explains
-of them, the held-out share is (r − t)/(1 − t): for numbers the largest of the means over the folds
-for ε = 1e-6, 1e-4 and 1e-2. n is Kish's count, and ρ is 1 where f varies as much at rare s as at
-common s (`ChanceRatio`).
+With r the share of `penalties` on such rows, and t = ρ tr[C(C + εκ)⁻¹]/(n − 1) what chance explains of them, the
+held-out share is (r − t)/(1 − t): for numbers the largest of the means over the folds for ε = 1e-6, 1e-4 and 1e-2. n is
+Kish's count, and ρ is 1 where f varies as much at rare s as at common s (`ChanceRatio`).
 """
 
 from __future__ import annotations

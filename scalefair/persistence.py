@@ -100,8 +100,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : object of scalefair
-        Predictions after :func:`load` are identical. Metadata requests (`set_fit_request`) are not
-        saved.
+        Predictions after :func:`load` are identical. Metadata requests (`set_fit_request`) are not saved.
     path : path
         One file; replaced only once the new one is complete, with the permissions of the old one.
 

@@ -7,9 +7,8 @@ Where |x|² and |z|² agree to the last bit and the difference is within roundin
 the points are taken to be identical and their distance is exactly 0. With norms from
 `squared_norms`, which adds in the same order for every row, identical rows always qualify.
 
-L1 distances have no BLAS call: the landmarks Z are transposed once, so that the
-innermost loop runs over them in memory order, and taken a block at a time, so that the block stays
-in cache while the rows of X pass.
+L1 distances have no BLAS call: the landmarks Z are transposed once, so that the innermost loop runs over them in memory
+order, and taken a block at a time, so that the block stays in cache while the rows of X pass.
 """
 
 from __future__ import annotations

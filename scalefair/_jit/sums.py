@@ -54,10 +54,9 @@ def permuted_product(K, L, order):
 def distance_products(x, y, rank, weight):
     """Return Σ_{i<j} w_i w_j |x_i − x_j| |y_i − y_j| for ascending x, in O(n log n).
 
-    For every j the earlier rows are those of smaller x; a Fenwick tree over the ranks of y holds
-    Σw, Σwx, Σwy and Σwxy of the rows seen, so that those of smaller y, where the product is
-    (x_j − x_i)(y_j − y_i), are told from those of larger y, where its sign is the other.
-    `rank` is that of y, from 1; ties may be broken at will: their product is 0.
+    For every j the earlier rows are those of smaller x; a Fenwick tree over the ranks of y holds Σw, Σwx, Σwy and Σwxy
+    of the rows seen, so that those of smaller y, where the product is (x_j − x_i)(y_j − y_i), are told from those of
+    larger y, where its sign is the other. `rank` is that of y, from 1; ties may be broken at will: their product is 0.
     """
     n = len(x)
     tree = np.zeros((4, n + 1))

@@ -1,9 +1,8 @@
 """How far a frontier is from the known limit: the best predictor, centred and rescaled.
 
-Where s is among the inputs, no predictor of a given share has less error than a multiple of
-h − c(E[h|s] − E h), h = E[y|x], for some c in [0, 1]. The best available h
-takes the place of E[y|x]. Where s is hidden, give the prediction of a model that sees it as `h`:
-then the gap is what hiding costs.
+Where s is among the inputs, no predictor of a given share has less error than a multiple of h − c(E[h|s] − E h), h =
+E[y|x], for some c in [0, 1]. The best available h takes the place of E[y|x]. Where s is hidden, give the prediction of
+a model that sees it as `h`: then the gap is what hiding costs.
 """
 
 from __future__ import annotations

@@ -52,9 +52,8 @@ def audit(
     Parameters
     ----------
     y_pred : array-like, Series, dask collection or Scan of shape (n,), or dict of them
-        Predictions: scores, probabilities, or labels 0 and 1. Several models by name, or as the
-        columns of a frame. Or a `BatchSource` whose X are predictions, and which brings the
-        attributes (None then) and targets.
+        Predictions: scores, probabilities, or labels 0 and 1. Several models by name, or as the columns of a frame. Or
+        a `BatchSource` whose X are predictions, and which brings the attributes (None then) and targets.
     sensitive_features : array-like, frame, dask collection or Scan of shape (n,) or (n, p)
         Attributes: categories, numbers or both. Each is measured alone, and all together.
     y_true : array-like of shape (n,), optional
@@ -64,11 +63,10 @@ def audit(
         intervals and corrections for chance count rows by Kish's (Σw)²/Σw². Mutual information and
         the tests of independence know no weights and are left out where weights differ.
     measures : sequence of str, optional
-        Measures of dependence; by default explained_share (cross-fitted, for new rows),
-        explained_share_in_sample, normalized_hsic, hsic, nocco, distance_correlation,
-        mutual_information (of at most 20,000 rows), hsic_pvalue and, with targets,
-        conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows). The first
-        has an interval.
+        Measures of dependence; by default explained_share (cross-fitted, for new rows), explained_share_in_sample,
+        normalized_hsic, hsic, nocco, distance_correlation, mutual_information (of at most 20,000 rows), hsic_pvalue
+        and, with targets, conditional_hsic_pvalue (a test of equalised odds, on at most 3,000 rows). The first has an
+        interval.
     threshold, metrics, quantiles, bins, intersections, missing, confidence
         How groups are compared, as in :func:`scalefair.measures.group_gaps`.
     sensitive_kernel, n_sensitive_components, eps
@@ -84,18 +82,16 @@ def audit(
     Raises
     ------
     ValueError
-        Where something cannot be measured: constant predictions, decisions that are all equal,
-        a metric of decisions for scores without a threshold, text as predictions, attributes that
-        are constant or are missing without a stated policy, categories with a group of one or with
-        thousands of levels, lengths that differ.
+        Where something cannot be measured: constant predictions, decisions that are all equal, a metric of decisions
+        for scores without a threshold, text as predictions, attributes that are constant or are missing without a
+        stated policy, categories with a group of one or with thousands of levels, lengths that differ.
 
     Warns
     -----
     UserWarning
-        Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer
-        than 30 rows, by name; measures that an attribute does not allow, whose value is NaN;
-        attributes that are not measured together, because their intersections are more than a
-        thousand or most rows are alone in theirs.
+        Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer than 30 rows, by name;
+        measures that an attribute does not allow, whose value is NaN; attributes that are not measured together,
+        because their intersections are more than a thousand or most rows are alone in theirs.
 
     Notes
     -----

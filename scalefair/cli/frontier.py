@@ -64,9 +64,8 @@ def provenance(options: dict[str, Any]) -> dict[str, str]:
 def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
     """Show what fairness costs: fit all trade-offs, write a report.
 
-    A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out
-    to judge the models, and each such row counts once. Without DATA the built-in Adult census data
-    are used, with their own test rows.
+    A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out to judge the models,
+    and each such row counts once. Without DATA the built-in Adult census data are used, with their own test rows.
 
     \b
     scalefair frontier
@@ -75,8 +74,7 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     scalefair frontier loans.csv --target repaid --sensitive race --hide-sensitive --model trees
     scalefair frontier loans.csv --target repaid --sensitive race --compare ours.csv:score
 
-    With --hide-sensitive the same model is fitted once more with the sensitive columns seen, for
-    comparison.
+    With --hide-sensitive the same model is fitted once more with the sensitive columns seen, for comparison.
     """
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")

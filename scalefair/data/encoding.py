@@ -71,13 +71,11 @@ class _ColumnEncoder(TransformerMixin, BaseEstimator):
 class TableEncoder(_ColumnEncoder):
     """Turn a table of mixed columns into a matrix of numbers.
 
-    Numbers and dates (days since 1970) become (x − mean) / deviation, weighted; constant columns
-    become 0. Booleans are 0 and 1. Text and categories are one-hot, levels in sorted order.
-    A level not seen in fit is read as the pooled level or, where there is none, as all zeros (in a
-    binary column, which is written as one column, that is its first level). A missing number
-    becomes the mean, with an indicator column if any was missing in fit; a missing level is a level
-    of its own if seen in fit, otherwise an unknown one. A column without any value is left out,
-    with a warning.
+    Numbers and dates (days since 1970) become (x − mean) / deviation, weighted; constant columns become 0. Booleans are
+    0 and 1. Text and categories are one-hot, levels in sorted order. A level not seen in fit is read as the pooled
+    level or, where there is none, as all zeros (in a binary column, which is written as one column, that is its first
+    level). A missing number becomes the mean, with an indicator column if any was missing in fit; a missing level is a
+    level of its own if seen in fit, otherwise an unknown one. A column without any value is left out, with a warning.
 
     Parameters
     ----------

@@ -152,10 +152,9 @@ def make_biased_income(n_rows: int, *, chunks: int | None = None, random_state: 
 
         -0.20 for women, -0.15, -0.08, -0.04 for minorities A, B, C, -0.01 a year of age above 45.
 
-    Leaving the sensitive columns out does not remove it: within a grade, occupation reveals sex
-    and ethnicity; region reveals ethnicity, part-time hours reveal sex, tenure reveals age. A
-    linear regression without them keeps 40 % of the gap of women and of minority A, 20 % of the gap
-    of those above 55.
+    Leaving the sensitive columns out does not remove it: within a grade, occupation reveals sex and ethnicity; region
+    reveals ethnicity, part-time hours reveal sex, tenure reveals age. A linear regression without them keeps 40 % of
+    the gap of women and of minority A, 20 % of the gap of those above 55.
 
     Parameters
     ----------

@@ -116,10 +116,9 @@ def load_adult(
     subset : {"train", "test", "all"}, default="train"
         The 32,561 training rows, the 16,281 test rows, or one after the other (48,842).
     encoding : {"raw", "a9a"}, default="raw"
-        "raw": the 14 columns, whole numbers and categories. A missing value is the level ``"?"``
-        of workclass, occupation and native-country; no row is left out. All subsets have the same
-        levels. "a9a": the 123 binary features of LIBSVM's a9a and a9a.t, row by row and column by
-        column, computed from the raw table.
+        "raw": the 14 columns, whole numbers and categories. A missing value is the level ``"?"`` of workclass,
+        occupation and native-country; no row is left out. All subsets have the same levels. "a9a": the 123 binary
+        features of LIBSVM's a9a and a9a.t, row by row and column by column, computed from the raw table.
     as_frame : bool, default=True
         Data and sensitive features as pandas frames; if False as arrays, of objects for "raw".
 
@@ -177,19 +176,17 @@ def load_communities_crime(*, missing: Literal["drop", "keep", "paper"] = "drop"
     Parameters
     ----------
     missing : {"drop", "keep", "paper"}, default="drop"
-        22 police columns lack 1,675 values each, OtherPerCap lacks one.
-        "drop" leaves out these 23 columns: 1,994 x 99. "keep" has NaN there: 1,994 x 122.
-        "paper" leaves out the 22 columns and then the one row that lacks OtherPerCap:
-        1,993 x 100, as in Li et al.
+        22 police columns lack 1,675 values each, OtherPerCap lacks one. "drop" leaves out these 23 columns: 1,994 x 99.
+        "keep" has NaN there: 1,994 x 122. "paper" leaves out the 22 columns and then the one row that lacks
+        OtherPerCap: 1,993 x 100, as in Li et al.
     as_frame : bool, default=True
         Data and sensitive features as pandas frames; if False as float64 arrays.
 
     Returns
     -------
     Bunch
-        ``data`` (n, d); ``target`` float64 (n,), ViolentCrimesPerPop; ``sensitive_features``
-        (n, 4), the shares of four races, which are also in ``data``; ``feature_names``,
-        ``target_names`` and ``DESCR``.
+        ``data`` (n, d); ``target`` float64 (n,), ViolentCrimesPerPop; ``sensitive_features`` (n, 4), the shares of four
+        races, which are also in ``data``; ``feature_names``, ``target_names`` and ``DESCR``.
 
     References
     ----------

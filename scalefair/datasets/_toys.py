@@ -120,9 +120,8 @@ def make_toy2(
     Returns
     -------
     Bunch
-        ``data`` float64 (n, 2), the columns s, x, as drawn (the paper standardises inputs and
-        target); ``target`` (n,), y; ``sensitive_features`` (n, 1), s; ``fair_target`` (n,), f;
-        ``feature_names``, ``target_names``, ``DESCR``.
+        ``data`` float64 (n, 2), the columns s, x, as drawn (the paper standardises inputs and target); ``target`` (n,),
+        y; ``sensitive_features`` (n, 1), s; ``fair_target`` (n,), f; ``feature_names``, ``target_names``, ``DESCR``.
 
     References
     ----------

@@ -84,9 +84,8 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
         control_features : array, Series or frame of shape (n,) or (n, r), optional
-            Legitimate factors: only the dependence on the sensitive attributes that remains at
-            each level of them is penalised. The target itself requires equalised odds in
-            expectation. `predict` does not need them.
+            Legitimate factors: only the dependence on the sensitive attributes that remains at each level of them is
+            penalised. The target itself requires equalised odds in expectation. `predict` does not need them.
         sensitive_data : pair (X2, S2), optional
             Another table with the columns of X, and the sensitive attributes of its rows. It needs
             no targets, and X then needs no attributes. For ridges.

@@ -121,10 +121,9 @@ class Classification(ClassifierMixin, LossBase):
 class FairKernelClassifier(Classification):
     """Kernel classification whose scores do not depend on sensitive attributes.
 
-    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic
-    loss, or the multinomial one for more than two classes, and |Rᵀβ|² measures the dependence
-    between the scores f and the sensitive attributes. Newton's method: one pass over the rows for
-    the moments and one for each of a few iterations.
+    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where V is the logistic loss, or the
+    multinomial one for more than two classes, and |Rᵀβ|² measures the dependence between the scores f and the sensitive
+    attributes. Newton's method: one pass over the rows for the moments and one for each of a few iterations.
 
     Parameters
     ----------

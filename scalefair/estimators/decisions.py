@@ -60,9 +60,8 @@ class Decisions:
     top : float in (0, 1), optional
         For regressions: the decision is to be in this fraction of all rows, those ranked highest.
     randomized : bool, default=False
-        Whether rows near a threshold may be decided at random, which meets odds that no thresholds
-        meet. Randomness is a hash of the scores: the same row always gets the same answer, but rows
-        that are nearly the same need not.
+        Whether rows near a threshold may be decided at random, which meets odds that no thresholds meet. Randomness is
+        a hash of the scores: the same row always gets the same answer, but rows that are nearly the same need not.
 
     Examples
     --------
@@ -140,10 +139,9 @@ class FairDecisions:
         Largest difference between groups in the rate of a decision, and its standard error: on
         held-out folds if `held_out`, by rules that were chosen without them, else in sample.
     table : data frame
-        One line for each decision and group: `rate_before` of the largest probability, `rate` and
-        `rate_error`, `rate_if_true` and `rate_if_false` (true and false positive rates),
-        `mean_probability` and `observed` (how well probabilities are calibrated), `right_before`
-        and `right` (the share of decisions for a class that are right).
+        One line for each decision and group: `rate_before` of the largest probability, `rate` and `rate_error`,
+        `rate_if_true` and `rate_if_false` (true and false positive rates), `mean_probability` and `observed` (how well
+        probabilities are calibrated), `right_before` and `right` (the share of decisions for a class that are right).
     """
 
     rule: DecisionRule

@@ -37,12 +37,11 @@ ROWS_IN_MEMORY = 65536  # rows per chunk where all are read at once
 class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     """Gaussian process regression whose predictions do not depend on sensitive attributes.
 
-    y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned
-    on being fair: functions that depend on s on the training rows, as the penalty measures it, are
-    less likely by exp(−(nη/2σ²) · penalty). The mean of f given y is the fair ridge fit without
-    intercept on centred y, at alpha = σ²/(na²) and the same eta. Noise, amplitude and length scales
-    maximise the evidence. Of the rows only sums are needed, so their number does not matter: two
-    passes for each set of length scales that is tried.
+    y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned on being fair:
+    functions that depend on s on the training rows, as the penalty measures it, are less likely by exp(−(nη/2σ²) ·
+    penalty). The mean of f given y is the fair ridge fit without intercept on centred y, at alpha = σ²/(na²) and the
+    same eta. Noise, amplitude and length scales maximise the evidence. Of the rows only sums are needed, so their
+    number does not matter: two passes for each set of length scales that is tried.
 
     Parameters
     ----------
@@ -69,8 +68,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         log length scales, log a and log σ².
     @ log_marginal_likelihood_value_ converged_ at_bounds_ explained_share_
     coef_ : array of shape (m,) or (t, m)
-        Mean of β, amplitude included. With ``feature_map="exact"`` there is `dual_coef_` instead,
-        and no `moments_`.
+        Mean of β, amplitude included. With ``feature_map="exact"`` there is `dual_coef_` instead, and no `moments_`.
     @ phi_ moments_ n_samples_seen_ diagnostics_
 
     Notes

@@ -187,8 +187,7 @@ class Process(OnFolds):
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """Return the log evidence of the training rows, summed over outputs or classes.
 
-        That of classes is Laplace's approximation, of one class against the rest where there are
-        more than two.
+        That of classes is Laplace's approximation, of one class against the rest where there are more than two.
 
         Parameters
         ----------

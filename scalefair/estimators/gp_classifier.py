@@ -47,9 +47,8 @@ class FairGPClassifier(ClassifierMixin, Process):
         Weight of the penalty, as in :class:`FairKernelClassifier`; fixed while the evidence is
         maximised. With ``inf`` hyperparameters are learnt at a large finite weight.
     unfairness : float in [0, 1] or None, default=None
-        Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight
-        that meets it at their start; weight and amplitude are found again at the length scales
-        learnt, the weight last.
+        Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight that meets it at their
+        start; weight and amplitude are found again at the length scales learnt, the weight last.
 
     Attributes
     ----------

@@ -110,10 +110,9 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     Moments are stored per fold, so that every (alpha, eta) is fitted on the other folds and scored
     on each without reading the data again. The final fit is on all rows.
 
-    Without a limit it takes the largest eta whose error is within one standard error of the best:
-    the fairest of the models that are as good as the best. With `unfairness` it takes the least
-    error among those whose held-out share, with ¾ of its standard error, is within the limit, or
-    a constant, with a warning, where that errs less.
+    Without a limit it takes the largest eta whose error is within one standard error of the best: the fairest of the
+    models that are as good as the best. With `unfairness` it takes the least error among those whose held-out share,
+    with ¾ of its standard error, is within the limit, or a constant, with a warning, where that errs less.
 
     Parameters
     ----------

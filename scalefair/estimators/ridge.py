@@ -328,9 +328,8 @@ class FairRidge(RidgeBase):
     ----------
     @ *
     alpha : float or "auto", default="auto"
-        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one
-        with the least generalised cross-validation error without a penalty; for fewer than 400
-        rows, 1e-3.
+        Ridge per row: scikit-learn's `Ridge` has alpha = n times this one. "auto" is the one with the least generalised
+        cross-validation error without a penalty; for fewer than 400 rows, 1e-3.
 
     Attributes
     ----------

@@ -53,8 +53,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     ImportError
         Without the package onnx: ``pip install scalefair[onnx]``.
     ValueError
-        For what cannot be exported to ONNX: a base model other than boosted trees, a feature map of the
-        user's own.
+        For what cannot be exported to ONNX: a base model other than boosted trees, a feature map of the user's own.
 
     Notes
     -----

@@ -60,16 +60,14 @@ class CrossFit(Stores, BaseEstimator):
     sample_size : int, default=100_000
         Number of rows that it is fitted on if X is not in memory, chosen by row number.
     fit_on : {"sample", "split", "collection"}, default="sample"
-        "sample" fits a copy without each fold, and one on all rows. "split" is quick: one fit, on two
-        of three rows by row number; the fair model is fitted and judged on the others.
-        "collection" passes dask collections to its `fit` instead, for models that accept them; its
-        `predict` must accept the rows of a partition.
+        "sample" fits a copy without each fold, and one on all rows. "split" is quick: one fit, on two of three rows by
+        row number; the fair model is fitted and judged on the others. "collection" passes dask collections to its `fit`
+        instead, for models that accept them; its `predict` must accept the rows of a partition.
     sensitive_estimator : "auto", estimator or None, default="auto"
-        Model of the sensitive attributes given X, used if they are hidden from predictions: its
-        prediction ê(x) becomes a feature like ĥ(x), and the fair model then has all it can use.
-        "auto" takes the family of `estimator`: a classifier of up to four groups; else regressors
-        of the function of s that explains ĥ best, of the one that explains its prediction best, and
-        so on, three in all. None leaves it out, as does ``fit_on="collection"``.
+        Model of the sensitive attributes given X, used if they are hidden from predictions: its prediction ê(x) becomes
+        a feature like ĥ(x), and the fair model then has all it can use. "auto" takes the family of `estimator`: a
+        classifier of up to four groups; else regressors of the function of s that explains ĥ best, of the one that
+        explains its prediction best, and so on, three in all. None leaves it out, as does ``fit_on="collection"``.
 
     Examples
     --------

@@ -33,8 +33,7 @@ class RandomFourier(LengthScaleMap):
     Parameters
     ----------
     kernel : str or Kernel, default="rbf"
-        "rbf", "laplace", "matern12", "matern32", "matern52", or a kernel object, which brings its
-        own length scale.
+        "rbf", "laplace", "matern12", "matern32", "matern52", or a kernel object, which brings its own length scale.
     length_scale : float, array of shape (d,), "median" or "standardized", default=1.0
         See `Nystroem`.
     n_components : int, default=500

@@ -37,10 +37,9 @@ def mixed_map(
 ) -> FeatureMap:  # fmt: skip
     """Return the map of a kernel of attributes of any kind, fitted on a sample and on every group.
 
-    "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian
-    kernel (Nyström), and where both occur the map is the product of the two. A fitted map is
-    returned as it is. `groups` has one row of each combination of categories; length scales are
-    learnt from the rows `scale_at` (None: all).
+    "auto": categories are crossed into one (one-hot), numbers are standardised and get a Gaussian kernel (Nyström), and
+    where both occur the map is the product of the two. A fitted map is returned as it is. `groups` has one row of each
+    combination of categories; length scales are learnt from the rows `scale_at` (None: all).
     """
     kernel = plain_name(kernel)
     if not isinstance(kernel, str | Kernel) and is_fitted_map(kernel):

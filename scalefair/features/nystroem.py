@@ -34,10 +34,9 @@ class Nystroem(LengthScaleMap):
 
         raw(x) = k(x, Z),    linear_ = U_r Λ_r^(−1/2),    φ(x) = raw(x) @ linear_,
 
-    where r counts the eigenvalues above `cutoff` times the largest. φ(x)ᵀφ(z) is k(x, z) projected
-    on the span of the landmarks, exact on the landmarks themselves (to the cut-off). Compared with
-    K_ZZ^(−1/2) k_Z(x) these features are rotated and have no empty directions; every fit that
-    penalises |β|² is the same. With `whitening="cholesky"`
+    where r counts the eigenvalues above `cutoff` times the largest. φ(x)ᵀφ(z) is k(x, z) projected on the span of the
+    landmarks, exact on the landmarks themselves (to the cut-off). Compared with K_ZZ^(−1/2) k_Z(x) these features are
+    rotated and have no empty directions; every fit that penalises |β|² is the same. With `whitening="cholesky"`
 
         linear_ = L^(−ᵀ),    LLᵀ = K_ZZ + cutoff · mean(diag K_ZZ) · I
 
@@ -57,16 +56,14 @@ class Nystroem(LengthScaleMap):
         Largest number m of landmarks. Where there are no more distinct rows than that, all of
         them are landmarks, in lexicographic order, whatever the method.
     landmarks : {"uniform", "kmeans++", "leverage"}, default="uniform"
-        How landmarks are chosen among the distinct rows: in proportion to weight; far from each
-        other in the kernel's metric; or in proportion to ridge leverage scores.
-        `scalefair.features.landmarks` has the formulas.
+        How landmarks are chosen among the distinct rows: in proportion to weight; far from each other in the kernel's
+        metric; or in proportion to ridge leverage scores. `scalefair.features.landmarks` has the formulas.
     cutoff : float, default=1e-8
         Directions whose eigenvalue is at most so much of the largest one are dropped; with
         `whitening="cholesky"` the jitter, relative to the mean of the diagonal.
         Rows in float32 need a larger one (1e-6), since rounding errors grow as 1/√cutoff.
     whitening : {"eigen", "cholesky"}, default="eigen"
-        How K_ZZ is inverted: by the eigenvectors above the cut-off, or by the Cholesky factor
-        with a fixed jitter.
+        How K_ZZ is inverted: by the eigenvectors above the cut-off, or by the Cholesky factor with a fixed jitter.
     sample_size : int or None, default=None
         Choose among so many distinct rows of smallest hash only; None: all.
     random_state : int, RandomState or None, default=None
@@ -77,8 +74,7 @@ class Nystroem(LengthScaleMap):
     kernel_ : Kernel
         With the length scale that was found.
     eigenvalues_ : array of shape (m,)
-        Of K_ZZ, descending, floored at 0; those after the first `rank_` were dropped. Only with
-        `whitening="eigen"`.
+        Of K_ZZ, descending, floored at 0; those after the first `rank_` were dropped. Only with `whitening="eigen"`.
     rank_ : int
         Number of directions that remain, which is the number of features.
     n_raw_ : int

@@ -182,8 +182,7 @@ class Scaled(KernelOf):
     ----------
     kernel : Kernel
     amplitude : float
-        Positive. Its gradient needs no pass over the data, so `gradient` is that of the length
-        scales only.
+        Positive. Its gradient needs no pass over the data, so `gradient` is that of the length scales only.
     """
 
     amplitude: float = 1.0

@@ -92,8 +92,7 @@ class Huber(Loss):
 class Quantile(Loss):
     """V = τr + h log(1 + exp(−r/h)), r = y − f: the pinball loss, rounded off over a width h.
 
-    It tends to max(τr, (τ − 1)r) as h → 0. f is then the τ-quantile of y plus logistic noise of
-    scale h.
+    It tends to max(τr, (τ − 1)r) as h → 0. f is then the τ-quantile of y plus logistic noise of scale h.
 
     Parameters
     ----------
@@ -213,7 +212,7 @@ def robust_deviation(y: Array, weight: Array | None) -> float:
     y = np.ravel(y)
     weight = np.ones(len(y)) if weight is None else weight
     centre = np.mean(weighted_middle(y, weight))
-    spread = 1.4826 * np.mean(weighted_middle(np.abs(y - centre), weight))
+    spread = 1.4826 * float(np.mean(weighted_middle(np.abs(y - centre), weight)))
     if spread == 0:
         mean = np.average(y, weights=weight)
         spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))

@@ -173,10 +173,11 @@ def feature_rows_pair(Phi: Array, Psi: Array, draw: Draw | None = None) -> Centr
         values = [positive_eigh(F.T @ F / n)[0] for F in (Phi, Psi)]
         return list(map(Spectrum, values, diagonals))
 
-    def statistic(order: Any = slice(None)) -> float:
+    def statistic(order: Order) -> float:
         return float(np.sum((Phi.T @ Psi[order]) ** 2)) / n**2
 
-    return CentredPair(n, statistic(), spectra, partial(permuted, statistic, n, draw=draw))
+    observed = float(np.sum((Phi.T @ Psi) ** 2)) / n**2
+    return CentredPair(n, observed, spectra, partial(permuted, statistic, n, draw=draw))
 
 
 def streamed_pair(moments: Moments) -> CentredPair:

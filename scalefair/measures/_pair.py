@@ -158,9 +158,8 @@ def open_pair(
 ) -> Pair:  # fmt: skip
     """Open two variables of equal length and learn what their columns hold.
 
-    `a` may be a pair that was opened before; b is None then. At least `least` rows must count.
-    To a "categorical" kernel numbers are categories, too; `numeric`: `a` must be numbers. Method
-    "exact" needs the rows in memory.
+    `a` may be a pair that was opened before; b is None then. At least `least` rows must count. To a "categorical"
+    kernel numbers are categories, too; `numeric`: `a` must be numbers. Method "exact" needs the rows in memory.
     """
     check_choice("method", method, PAIR_METHODS)
     if isinstance(a, Pair):

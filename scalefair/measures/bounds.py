@@ -4,12 +4,11 @@ With c = Cov(f, z)/sd(f) for attributes z of unit covariance the share is θ = |
 
     ĉ = c + e,   e ~ N(0, Ω/n),   so that   |ĉ|² = (√θ + e₁)² + |e₂|²,
 
-e₁ along c, e₂ across it. Far from 0 the first term decides, and |ĉ|² is normal with the variance
-Var(u)/n, u = [2gf̃ − g² − θf̃²]/Var f the influence of a row; near 0 it is a weighted sum of χ², with
-mean tr Ω/n, which chance explains, and variance 2 tr Ω²/n². Both are kept: e₁ has Student's
-distribution, with as many degrees of freedom as its estimated variance has (rare groups and heavy
-tails leave few), and |e₂|² that of a χ² of its mean and variance. A bound is the share at which
-the statistic falls below what was observed with a given probability.
+e₁ along c, e₂ across it. Far from 0 the first term decides, and |ĉ|² is normal with the variance Var(u)/n, u = [2gf̃ −
+g² − θf̃²]/Var f the influence of a row; near 0 it is a weighted sum of χ², with mean tr Ω/n, which chance explains, and
+variance 2 tr Ω²/n². Both are kept: e₁ has Student's distribution, with as many degrees of freedom as its estimated
+variance has (rare groups and heavy tails leave few), and |e₂|² that of a χ² of its mean and variance. A bound is the
+share at which the statistic falls below what was observed with a given probability.
 """
 
 from __future__ import annotations

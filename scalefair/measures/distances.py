@@ -169,18 +169,16 @@ def mutual_information(
 
         ψ(n) + mean of ψ(kᵢ) − ψ(nᵢₐ) − ψ(nᵢᵦ)
 
-    where, rᵢ being the distance of row i to its k-th neighbour, kᵢ rows (itself included) are
-    nearer than rᵢ, nᵢₐ are in a alone, and nᵢᵦ in b alone; without ties kᵢ = k. For continuous
-    variables it is the estimator of Kraskov et al. (2004), for one continuous and one discrete
-    that of Ross (2014), for two discrete ones the plug-in with the correction of Miller and Madow;
-    equal rows are counted as Gao et al. (2017) do.
+    where, rᵢ being the distance of row i to its k-th neighbour, kᵢ rows (itself included) are nearer than rᵢ, nᵢₐ are
+    in a alone, and nᵢᵦ in b alone; without ties kᵢ = k. For continuous variables it is the estimator of Kraskov et al.
+    (2004), for one continuous and one discrete that of Ross (2014), for two discrete ones the plug-in with the
+    correction of Miller and Madow; equal rows are counted as Gao et al. (2017) do.
 
     Parameters
     ----------
     a, b : array-like, Series, frame, Scan or dask collection of shape (n,) or (n, p)
-        Numbers are standardised, distances are the largest over the columns. Rows of different
-        categories are never neighbours; a row whose combination of categories no other row has is
-        left out.
+        Numbers are standardised, distances are the largest over the columns. Rows of different categories are never
+        neighbours; a row whose combination of categories no other row has is left out.
     n_neighbors : int
         k. More of them: less variance, more bias.
     max_rows : int or None

@@ -79,11 +79,10 @@ def explain_share(
     Returns
     -------
     data frame
-        Column `attribute`: all sensitive attributes, joined by " × ", then each of several.
-        `column`: of X (those that it was encoded to, joined); "(base model)", its prediction (and
-        those of s where s is hidden); "(curve)", functions of f that an output kernel brings;
-        "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear rest)", what is not
-        linear in the columns of X. `before`, `before_error`: contribution without the penalty, and
+        Column `attribute`: all sensitive attributes, joined by " × ", then each of several. `column`: of X (those that
+        it was encoded to, joined); "(base model)", its prediction (and those of s where s is hidden); "(curve)",
+        functions of f that an output kernel brings; "(sensitive attributes)", ψ(s) where the model sees it; "(nonlinear
+        rest)", what is not linear in the columns of X. `before`, `before_error`: contribution without the penalty, and
         its standard error. `after`, `after_error`: contribution to the share of the model.
 
     Notes
@@ -93,11 +92,10 @@ def explain_share(
     They are signed: a column that works against the others has a negative one. Columns that are
     copies of each other share theirs; nearly equal ones have large contributions of opposite signs.
 
-    A standard error is that of the rows, for the model as it is: of the influence of a row on θ_l,
-    u = [f̂_l g + g_l (f̂ − g) − θ_l f̃²] / Var f, g_l being the best function of s for f_l, and f̂
-    what a control leaves of f. Rows are read twice, three times where one of several attributes
-    is a number or there is a control; memory does not grow with them. Of a model that was fitted
-    with ``missing_labels="partial"``, rows that lack s are left out.
+    A standard error is that of the rows, for the model as it is: of the influence of a row on θ_l, u = [f̂_l g + g_l
+    (f̂ − g) − θ_l f̃²] / Var f, g_l being the best function of s for f_l, and f̂ what a control leaves of f. Rows are
+    read twice, three times where one of several attributes is a number or there is a control; memory does not grow with
+    them. Of a model that was fitted with ``missing_labels="partial"``, rows that lack s are left out.
 
     Examples
     --------

@@ -58,9 +58,8 @@ class GroupSettings:
 class CountedRows(NamedTuple):
     """The k rows of a chunk that count.
 
-    `codes` (k, p) are the levels of all attributes, 0 where one has none. `values` (k, v) are [p]
-    or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y; `outcomes` (k, M) are
-    2·decision + target.
+    `codes` (k, p) are the levels of all attributes, 0 where one has none. `values` (k, v) are [p] or, with targets, [p,
+    p − y, |p − y|, (p − y)²] of each model, and y; `outcomes` (k, M) are 2·decision + target.
     """
 
     predictions: Array

@@ -224,8 +224,7 @@ def group_gaps(
     quantiles : sequence of float
         Levels of the quantiles of predictions that are not labels.
     threshold : float, optional
-        A score of at least this is a decision. Without it scores have no selection rate and no
-        error rates.
+        A score of at least this is a decision. Without it scores have no selection rate and no error rates.
     metrics : str or sequence of str, optional
         Metrics to report; by default all that are defined: mean_prediction, selection_rate,
         accuracy, true_positive_rate, false_positive_rate, false_negative_rate, bias (mean of
@@ -251,11 +250,10 @@ def group_gaps(
     are covered at once, so that more groups make it wider. Groups of one row are reported but not
     compared; where one is a level of a category, it is a ValueError.
 
-    Files and dask collections are read twice, and memory does not grow with the rows. Their
-    quantiles are exact where the predictions have at most 2,048 values. Otherwise predictions are
-    counted between 2,048 quantiles of a sample of 20,000 rows and rounded up to the next of them:
-    the rank of a quantile over all rows is off by about 1/2,048, and in a group by no more than
-    its share of rows in one bin.
+    Files and dask collections are read twice, and memory does not grow with the rows. Their quantiles are exact where
+    the predictions have at most 2,048 values. Otherwise predictions are counted between 2,048 quantiles of a sample of
+    20,000 rows and rounded up to the next of them: the rank of a quantile over all rows is off by about 1/2,048, and in
+    a group by no more than its share of rows in one bin.
     """
     settings = GroupSettings(
         tuple(quantiles), threshold, metrics, bins, intersections, missing, confidence, random_state

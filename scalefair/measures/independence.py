@@ -52,13 +52,11 @@ def hsic(
         True: tr(KHLH)/n², never negative, too large by about tr(K̃)tr(L̃)/n³, where variables are
         independent. False: the unbiased estimate of Song et al. (2012), which may be negative.
     sample_weight : array-like, Scan or dask collection of shape (n,), optional
-        Relative: a common factor changes nothing. With biased=True weight 2 is the row twice; with
-        False the n of the correction is Kish's (Σw)²/Σw², which must be at least 4, and where
-        weights differ a bias of order 1/n² is left.
+        Relative: a common factor changes nothing. With biased=True weight 2 is the row twice; with False the n of the
+        correction is Kish's (Σw)²/Σw², which must be at least 4, and where weights differ a bias of order 1/n² is left.
     method : {"auto", "exact", "features"}
-        "exact": all pairs, in O(n²) time and O(n) memory; rows in memory. "features": O(n)
-        time, in memory that does not depend on n, from any container. "auto": exact up to 4,000
-        rows in memory.
+        "exact": all pairs, in O(n²) time and O(n) memory; rows in memory. "features": O(n) time, in memory that does
+        not depend on n, from any container. "auto": exact up to 4,000 rows in memory.
     n_components : int
         Most landmarks per variable. They are added until the features miss less than 1e-9 of the
         trace of the sample's Gram matrix, which takes some 20 for one column, 100 for three.
@@ -137,10 +135,9 @@ def nocco(
 ) -> float:  # fmt: skip
     """Normalised cross-covariance operator (Fukumizu et al. 2007), tr(P_a P_b).
 
-    P = K̃(K̃ + nεI)⁻¹ with the centred Gram matrix K̃: every feature counts alike, whatever its
-    variance. As n → ∞ and ε → 0 it does not depend on the kernels, which HSIC does; in a sample it
-    does, and most of its value is noise where ε is small: two independent numbers have about
-    (features of a)·(features of b)/n.
+    P = K̃(K̃ + nεI)⁻¹ with the centred Gram matrix K̃: every feature counts alike, whatever its variance. As n → ∞ and
+    ε → 0 it does not depend on the kernels, which HSIC does; in a sample it does, and most of its value is noise where
+    ε is small: two independent numbers have about (features of a)·(features of b)/n.
 
     Parameters
     ----------

@@ -82,9 +82,8 @@ def make_dependence_scorer(
     Parameters
     ----------
     measure : str or callable
-        explained_share, hsic, normalized_hsic, nocco, distance_correlation, mutual_information; the
-        gap between groups of a metric of `group_gaps`, such as selection_rate_difference; or a
-        function of (predictions, attributes).
+        explained_share, hsic, normalized_hsic, nocco, distance_correlation, mutual_information; the gap between groups
+        of a metric of `group_gaps`, such as selection_rate_difference; or a function of (predictions, attributes).
     response_method : str or sequence of str, optional
         What is measured; by default probabilities or the decision function where the model has
         them, else predictions; for gaps always predictions.

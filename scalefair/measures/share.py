@@ -52,9 +52,8 @@ def explained_share(
         Sensitive attributes: one or many columns, numbers, categories or both; or
         :func:`scalefair.group_probabilities`, with which the share is a lower bound or corrected.
     kernel : str, Kernel or feature map, default="auto"
-        Which functions g(s) are tried; "auto", as in the estimators: all functions of the
-        intersections of categories, smooth ones of numbers (Gaussian kernel of standardised
-        columns), and their products.
+        Which functions g(s) are tried; "auto", as in the estimators: all functions of the intersections of categories,
+        smooth ones of numbers (Gaussian kernel of standardised columns), and their products.
     length_scale : float, array or "median"
         Of the numbers.
     n_components : int

@@ -136,9 +136,8 @@ def conditional_hsic_test(
     kernel_a, kernel_b, kernel_c : None, str or Kernel
         As in :func:`hsic`.
     method : {"auto", "permutation", "features"}
-        "permutation": b is permuted within the groups of c, which must be categories: exact for
-        any n. "features": the weighted χ² that the statistic tends to. "auto": the first where c
-        is made of categories, else the second.
+        "permutation": b is permuted within the groups of c, which must be categories: exact for any n. "features": the
+        weighted χ² that the statistic tends to. "auto": the first where c is made of categories, else the second.
     n_permutations : int
         Permutations.
     n_components : int

@@ -69,9 +69,8 @@ class Counting:
 class Checkpoint:
     """A file that holds the moments of the first rows of a pass, how many, and a digest of them.
 
-    A pass that goes on reads those rows again, without their features, and compares the digest: a
-    row that differs in one number is always noticed, any other difference but with a chance of
-    2⁻⁶⁴.
+    A pass that goes on reads those rows again, without their features, and compares the digest: a row that differs in
+    one number is always noticed, any other difference but with a chance of 2⁻⁶⁴.
     """
 
     path: Path  # written atomically; removed when the pass is complete

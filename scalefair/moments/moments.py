@@ -40,8 +40,7 @@ class Moments:
     scatter : array of shape (p, p)
         Σ w (z − mean)(z − mean)ᵀ.
     key : str
-        Fingerprints of the maps and encodings behind the rows, as "name=fingerprint;…". Only
-        equal keys merge.
+        Fingerprints of the maps and encodings behind the rows, as "name=fingerprint;…". Only equal keys merge.
     squared_weight : float
         Sum of the squared weights; 0 where it is not known.
     units : mapping from str to Units

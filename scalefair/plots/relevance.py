@@ -38,8 +38,7 @@ class RelevanceDisplay(Display):
     inputs : sequence of str, default=None
         The inputs to draw, from the top; None takes the most relevant ones that both models have.
     max_inputs : int, default=20
-        How many to draw where `inputs` is None: those with the smallest length scale in either
-        model.
+        How many to draw where `inputs` is None: those with the smallest length scale in either model.
 
     Attributes
     ----------

@@ -52,10 +52,9 @@ class Outputs(NamedTuple):
 class Judge:
     """Rows in memory that models are judged by: attributes (n, p), targets (n,), what decides.
 
-    Predictions from `threshold` on are positive decisions of models that decide nothing
-    themselves; None: there are no decisions. `outcome` is what is right to decide, None where
-    that is not known. Numbers of many values make groups between `bins`, their quartiles.
-    Pictures of distributions go from `low` to `high`.
+    Predictions from `threshold` on are positive decisions of models that decide nothing themselves; None: there are no
+    decisions. `outcome` is what is right to decide, None where that is not known. Numbers of many values make groups
+    between `bins`, their quartiles. Pictures of distributions go from `low` to `high`.
     """
 
     sensitive: DataFrame

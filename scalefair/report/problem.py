@@ -123,10 +123,9 @@ JudgedRows = ReportRows | HeldOutRows
 class ReportProblem:
     """What to predict, from what, and which attributes it should not depend on.
 
-    `source`, `held_out` and `code` are for the page: where the rows come from and how those to
-    judge by were chosen, in words, and Python that loads X, y and S. `levels` of a text target are
-    0 and 1; `weight` is the column of row weights, if any; `tested` are the numbers of the rows to
-    judge by among all `n_rows`; `files` is the hash of files.
+    `source`, `held_out` and `code` are for the page: where the rows come from and how those to judge by were chosen, in
+    words, and Python that loads X, y and S. `levels` of a text target are 0 and 1; `weight` is the column of row
+    weights, if any; `tested` are the numbers of the rows to judge by among all `n_rows`; `files` is the hash of files.
     """
 
     source: str

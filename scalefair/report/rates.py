@@ -84,8 +84,7 @@ def calibration(
 ) -> list[CalibrationLine]:
     """Return what was predicted and what came true, by group and range of the prediction.
 
-    `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where
-    they are numbers.
+    `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where they are numbers.
     """
     lines = []
     for attribute, pair in pairs.items():

@@ -95,10 +95,9 @@ class DecisionSpec:
 class _Dual:
     """F(λ) = E maxₖ(gₖ − Σ λ_kc a_c/E[a_c]) + Σ h_c|λ_kc| − Σ λ_kc δ_kc, with Σ_g λ_kc = 0.
 
-    h are half the widths that rates may span, less a margin, δ what true rates have more than
-    E[Dₖ a_c]/E[a_c], which is 1 in every cell for a decision that all rows get: without a minimum,
-    F would have nothing that is within the limit. With a given share of decisions, λ keeps a sum:
-    the price of that share.
+    h are half the widths that rates may span, less a margin, δ what true rates have more than E[Dₖ a_c]/E[a_c], which
+    is 1 in every cell for a decision that all rows get: without a minimum, F would have nothing that is within the
+    limit. With a given share of decisions, λ keeps a sum: the price of that share.
     """
 
     rows: DecisionRows

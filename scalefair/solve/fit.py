@@ -34,8 +34,7 @@ class Diagnostics:
     jitter : float
         What was added to the diagonal, relative to its mean.
     rank : int or None
-        Numerical rank of the features' covariance; None where it was not computed (more than
-        1,000 features).
+        Numerical rank of the features' covariance; None where it was not computed (more than 1,000 features).
     n_features : int
         Their number m.
     digits : float
@@ -55,8 +54,7 @@ def diagnose(
 ) -> Diagnostics:
     """Return the accuracy of the solution of a positive definite system.
 
-    `scaled`: the solver is not affected by the scales of columns, as Cholesky's is not. `factor` is
-    overwritten.
+    `scaled`: the solver is not affected by the scales of columns, as Cholesky's is not. `factor` is overwritten.
     """
     rank = None
     # What makes the diagonals 1.

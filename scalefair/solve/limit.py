@@ -1,8 +1,7 @@
 """The fit under a limit on the explained share: `unfairness=u` finds η, for every kind of path.
 
-The share is not monotone in η for α > 0, so a path is scanned first. Where it ends above the limit
-(R of full rank, or `nocco`), the optimum over all β within the limit goes on to the least share
-that any β reaches.
+The share is not monotone in η for α > 0, so a path is scanned first. Where it ends above the limit (R of full rank, or
+`nocco`), the optimum over all β within the limit goes on to the least share that any β reaches.
 """
 
 from __future__ import annotations

@@ -72,12 +72,11 @@ def connect(address: str, *, timeout: float = 10.0, security: Any = None) -> Any
 class DaskSource(ChunkSource):
     """Rows of dask arrays and data frames, read and folded by dask's workers.
 
-    The number of a row is its position in `x`: samples and folds do not depend on the partitions.
-    Only results come to the client, once per pass. Parts in memory are cut up and sent to the
-    workers. Without `client` the active one computes, else the scheduler of ``dask.config``, else
-    threads. Partitions are joined or split to `rows_per_task`; None: three tasks per thread of the
-    cluster, but at least 2¹⁴ rows each (2¹⁵ where rows are wide), and at most 2¹⁷ where partitions
-    are joined. `progress` is called with the numbers of finished and of all tasks of a pass.
+    The number of a row is its position in `x`: samples and folds do not depend on the partitions. Only results come to
+    the client, once per pass. Parts in memory are cut up and sent to the workers. Without `client` the active one
+    computes, else the scheduler of ``dask.config``, else threads. Partitions are joined or split to `rows_per_task`;
+    None: three tasks per thread of the cluster, but at least 2¹⁴ rows each (2¹⁵ where rows are wide), and at most 2¹⁷
+    where partitions are joined. `progress` is called with the numbers of finished and of all tasks of a pass.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The dense (n×n) fair Gaussian process: the fair kernel k*, posterior, evidence, and its gradient.
 
-The prior of the weights is β ~ N(0, (I + (nη/σ²) RRᵀ)⁻¹), and RRᵀ = ΦᵀMΦ/n with the M of
-`scalefair.solve.dense.ridge`. So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and
-everywhere f ~ GP(0, k*),
+The prior of the weights is β ~ N(0, (I + (nη/σ²) RRᵀ)⁻¹), and RRᵀ = ΦᵀMΦ/n with the M of `scalefair.solve.dense.ridge`.
+So f at the training rows has the prior precision K⁻¹ + (η/σ²) M, and everywhere f ~ GP(0, k*),
 
     k*(x, x') = k(x, x') − k_X(x)ᵀ (MK + (σ²/η) I)⁻¹ M k_X(x') = k − gᵀg,    g = Gᵀk_X.
 

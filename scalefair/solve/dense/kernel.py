@@ -79,9 +79,8 @@ class SensitiveRows:
 class FairKernel(KernelOf):
     """The kernel k* of the fair Gaussian process, k*(x, z) = k(x, z) − k_X(x)ᵀ N k_X(z).
 
-    An ordinary Gaussian process with this kernel and noise σ² is the fair one: its mean is the
-    fair kernel ridge regression at α = σ²/n. Kernels of this kind add, multiply and have
-    gradients like every other.
+    An ordinary Gaussian process with this kernel and noise σ² is the fair one: its mean is the fair kernel ridge
+    regression at α = σ²/n. Kernels of this kind add, multiply and have gradients like every other.
 
     Parameters
     ----------

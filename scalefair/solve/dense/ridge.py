@@ -6,8 +6,7 @@ P = L̃(L̃ + nεI)⁻¹ for `normalized`. With β = Φᵀc and K = ΦΦᵀ the 
 
     J(b, c) = 1/n |y − b − Kc|² + α cᵀKc + η/n cᵀKMKc.
 
-Weighted rows: n is the sum of the weights w, v = √w, H = I − vvᵀ/n, and vKv, vLv, vy, c/v
-replace K, L, y, c.
+Weighted rows: n is the sum of the weights w, v = √w, H = I − vvᵀ/n, and vKv, vLv, vy, c/v replace K, L, y, c.
 """
 
 from __future__ import annotations

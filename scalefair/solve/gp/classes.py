@@ -8,8 +8,7 @@ J = 1/n ΣV + α|β|² + η|Rᵀβ|² with 2nα = 1/a². With A = ΦᵀWΦ + P, 
 Near the mode this is a regression with the Gram matrix ΦᵀWΦ, noise 1 and the penalty 2η: see
 `GaussianSystem`. Several scores are independent, and their evidences add up.
 
-Slopes (Rasmussen & Williams, section 5.5.1): with q = −½W'φᵀA⁻¹φ and s = A⁻¹Φᵀq, by which the mode
-answers to a change,
+Slopes (Rasmussen & Williams, section 5.5.1): with q = −½W'φᵀA⁻¹φ and s = A⁻¹Φᵀq, by which the mode answers to a change,
 
     ∂L/∂Φ = −WΦA⁻¹ + (g + q − WΦs)βᵀ + g sᵀ,  g = −V'
     ∂L/∂P = ½(P⁻¹ − A⁻¹ − ββᵀ − sβᵀ − βsᵀ).

@@ -5,10 +5,9 @@ r(x) = a²(k(x, x) − |φ(x)|²), is the variance of f given its values at the 
 variance of f, and a²(k − φᵀφ) to the covariance, as in FITC. The penalty is one on φ(x)ᵀβ; the rest
 of f is independent of it and has mean zero, so that the mean stays as fair as it is.
 
-A noise σ² that was learnt contains what is missing on the training rows; adding both would count it
-twice. With c, which r exceeds on 5 % of these, and κ = min(1, σ²/c), the rest of f is given the
-variance κ min(r, c) + (r − c)₊, and new y that of φᵀβ plus σ² + (r − c)₊. For a noise that was
-given c = 0.
+A noise σ² that was learnt contains what is missing on the training rows; adding both would count it twice. With c,
+which r exceeds on 5 % of these, and κ = min(1, σ²/c), the rest of f is given the variance κ min(r, c) + (r − c)₊, and
+new y that of φᵀβ plus σ² + (r − c)₊. For a noise that was given c = 0.
 """
 
 from __future__ import annotations

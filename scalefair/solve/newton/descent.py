@@ -89,11 +89,10 @@ def newton(
 ) -> NewtonFit:  # fmt: skip
     """Minimise 1/n ΣV + α βᵀDβ + η|Rᵀβ|².
 
-    A pass evaluates the full Newton step and shorter ones, and yields the next quadratic model;
-    with many features one second derivative serves several passes, corrected by their gradients
-    (BFGS). Under a limit every model is solved for the η that meets it. A step that promises to
-    lower J by less than `tol`, in its natural size, is the last, taken without a pass. `warm` is a
-    model to start from.
+    A pass evaluates the full Newton step and shorter ones, and yields the next quadratic model; with many features one
+    second derivative serves several passes, corrected by their gradients (BFGS). Under a limit every model is solved
+    for the η that meets it. A step that promises to lower J by less than `tol`, in its natural size, is the last, taken
+    without a pass. `warm` is a model to start from.
     """
     fit = _Descent(problem, goal, tol, progress).run(warm, max_iter)
     if goal.unfairness is not None and fit.eta > 0 and np.isnan(problem.share(fit.theta)):

@@ -173,7 +173,7 @@ class GridScores:
         at = np.flatnonzero((etas > 0) & np.isfinite(etas))
         logs = np.log(etas[at])
         steps = np.ceil(np.diff(logs) / np.log(STEP) - 1e-9).astype(int)
-        between = [np.linspace(*ends, n + 1)[1:-1] for *ends, n in zip(logs, logs[1:], steps, strict=False)]
+        between = [np.linspace(low, high, n + 1)[1:-1] for low, high, n in zip(logs, logs[1:], steps, strict=False)]
         more = np.concatenate([np.empty(0), *between])
         if not len(more):
             return self, etas

@@ -129,10 +129,9 @@ def scan_parquet(path: PathOrPaths, *, columns: Chosen | None = None, filesystem
     Parameters
     ----------
     path : str, path, or list of them
-        A file, a folder, a pattern such as ``"people/*/part-?.parquet"``, or a list. Folders named
-        like ``state=CA`` below the folder or the pattern's fixed part give a column. URLs
-        (``s3://…``, ``memory://…``) are opened by fsspec. The rows of a folder come in the natural
-        order of its file names, those of a list in the order given.
+        A file, a folder, a pattern such as ``"people/*/part-?.parquet"``, or a list. Folders named like ``state=CA``
+        below the folder or the pattern's fixed part give a column. URLs (``s3://…``, ``memory://…``) are opened by
+        fsspec. The rows of a folder come in the natural order of its file names, those of a list in the order given.
     columns : str or list of str, optional
         Columns to keep; by default all.
     filesystem : fsspec or pyarrow filesystem, optional
@@ -159,11 +158,10 @@ def scan_csv(
 ) -> Scan:  # fmt: skip
     """Open csv files with a header, compressed or not, reading only their first rows.
 
-    The first rows decide the type of each column for all rows of all files, whole numbers being
-    read as float64. A later cell that does not fit is a ValueError. An empty cell, NA, NaN or null
-    without quotes is a missing value. A first column without a name, as pandas writes its index,
-    is left out with a warning. Another warning names the cell that turns a column of numbers into
-    text.
+    The first rows decide the type of each column for all rows of all files, whole numbers being read as float64. A
+    later cell that does not fit is a ValueError. An empty cell, NA, NaN or null without quotes is a missing value. A
+    first column without a name, as pandas writes its index, is left out with a warning. Another warning names the cell
+    that turns a column of numbers into text.
 
     Parameters
     ----------
