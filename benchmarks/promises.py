@@ -89,20 +89,24 @@ def draw(name: str, rows: int, seed: int) -> Draw:
     return Draw(take[0], y[fit], take[1], y[new], s)
 
 
-def share_of(f: Any, s: pd.DataFrame) -> tuple[float, float]:
-    """Return the share of new rows, corrected for chance, and its standard error.
-
-    θ = Cov(f, g)/Var f; row i moves it by (2gf − g² − θf²)/(n Var f). For numbers the largest over
-    two ridges of g.
-    """
-    f = (f - f.mean()) / f.std()
+def features_of(s: pd.DataFrame) -> tuple[Any, tuple[float, ...]]:
+    """Return centred features of s, and the ridges of functions of them."""
     if s.dtypes.map(lambda kind: kind.kind == "f").all():
         z = StandardScaler().fit_transform(s)
         Psi, ridges = Nystroem(n_components=50, random_state=0).fit_transform(z), (1e-4, 1e-2)
     else:
         Psi = pd.get_dummies(s.astype(str).agg("|".join, axis=1)).to_numpy(float)
         ridges = (1e-12,)
-    Psi, n = Psi - Psi.mean(axis=0), len(f)
+    return Psi - Psi.mean(axis=0), ridges
+
+
+def share_of(f: Any, Psi: Any, ridges: tuple[float, ...]) -> tuple[float, float]:
+    """Return the share of new rows, corrected for chance, and its standard error.
+
+    θ = Cov(f, g)/Var f; row i moves it by (2gf − g² − θf²)/(n Var f). For numbers the largest over
+    the ridges of g.
+    """
+    f, n = (f - f.mean()) / f.std(), len(f)
     found = []
     for ridge in ridges:
         A = Psi.T @ Psi / n + ridge * np.eye(Psi.shape[1])
@@ -176,11 +180,12 @@ def judged(name: str, rows: int, seed: int, method: str) -> Iterator[dict[str, A
     sample = draw(name, rows, seed)
     new, plain, fits = METHODS[method](sample, seed)
     f, free = scored(plain, new, sample)
-    before, _ = share_of(f, sample.new[sample.s])
+    features = features_of(sample.new[sample.s])
+    before, _ = share_of(f, *features)
     for limit, model in fits:
         f, error = scored(model, new, sample)
         constant = np.ptp(f) == 0
-        share, deviation = (np.nan, np.nan) if constant else share_of(f, sample.new[sample.s])
+        share, deviation = (np.nan, np.nan) if constant else share_of(f, *features)
         yield {
             "data": name,
             "rows": rows,
@@ -248,7 +253,7 @@ def main() -> None:
     keys = ["data", "rows", "method", "seed"]
     known = set()
     if (RESULTS / DRAWS).exists():
-        known = set(pd.read_csv(RESULTS / DRAWS)[keys].itertuples(index=False, name=None))
+        known = set(pd.read_csv(RESULTS / DRAWS, comment="#")[keys].itertuples(index=False, name=None))
     warnings.simplefilter("ignore")
     for seed in range(asked.draws):
         for data, rows, method in ((d, n, m) for d in asked.data for n in asked.rows for m in asked.methods):
