@@ -145,7 +145,7 @@ def test_bad_probabilities_are_refused(rows, words):
     [
         (["a", None], ["2 rows", "expected 3"]),
         (["d", "a", None], ["'d'", "'b'"]),
-        ([None] * 3, ["0 know"]),
+        ([None] * 3, ["0 have a known group"]),
         (["a", "a", None], ["'b'", "too rare"]),
     ],
 )
