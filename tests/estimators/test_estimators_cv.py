@@ -343,11 +343,12 @@ def test_paths_without_sensitive_attributes_or_moments():
 
 def test_the_path_of_one_fit_has_the_fits_under_other_limits():
     """Between the etas of the grid, too: a limit must not fall back on the next fairer one."""
-    X, y, groups = rows(n=600)
-    model = FairKernelRidgeCV(unfairness=0.1, length_scale=2.0, random_state=0).fit(X, y, sensitive_features=groups)
-    for limit in np.geomspace(0.01, 0.25, 9):
+    X, _, groups = rows(n=600, strength=1.5)
+    etas = [0.0, *np.geomspace(0.01, 1e4, 11), np.inf]
+    model = FairKernelRidgeCV(unfairness=0.9, etas=etas, alphas=[1e-4], length_scale=2.0, random_state=0)
+    model.fit(X, X[:, 0], sensitive_features=groups)
+    for limit in (0.08, 0.12, 0.16, 0.2):
         at, own = model.path_.at(unfairness=limit), clone(model).set_params(unfairness=limit)
-        own.fit(X, y, sensitive_features=groups)
-        assert at.alpha_ == own.alpha_
-        assert at.eta_ == pytest.approx(own.eta_, rel=0.15)
-        assert at.explained_share_cv_ == pytest.approx(own.explained_share_cv_, rel=0.1, abs=1e-3)
+        own.fit(X, X[:, 0], sensitive_features=groups)
+        assert 0 < at.eta_ == pytest.approx(own.eta_, rel=0.15)
+        assert at.explained_share_cv_ == pytest.approx(own.explained_share_cv_, rel=0.05)
