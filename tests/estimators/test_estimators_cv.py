@@ -345,7 +345,8 @@ def test_the_path_of_one_fit_has_the_fits_under_other_limits():
     """Between the etas of the grid, too: a limit must not fall back on the next fairer one."""
     X, _, groups = rows(n=600, strength=1.5)
     etas = [0.0, *np.geomspace(0.01, 1e4, 11), np.inf]
-    model = FairKernelRidgeCV(unfairness=0.9, etas=etas, alphas=[1e-4], length_scale=2.0, random_state=0)
+    few = {"n_components": 50, "length_scale": 2.0, "random_state": 0}
+    model = FairKernelRidgeCV(unfairness=0.9, etas=etas, alphas=[1e-4], **few)
     model.fit(X, X[:, 0], sensitive_features=groups)
     for limit in (0.08, 0.12, 0.16, 0.2):
         at, own = model.path_.at(unfairness=limit), clone(model).set_params(unfairness=limit)

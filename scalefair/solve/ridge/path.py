@@ -27,8 +27,6 @@ from scalefair.moments.partial import Calibration
 from scalefair.solve.limit import Quadratic, path_shares
 from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
 
-STEP = 1.1  # ratio of neighbouring etas at most where a limit chooses among them
-
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -165,14 +163,14 @@ class GridScores:
         )
         return replace(self, mse=mse, share=share)
 
-    def finer(self, etas: Array) -> tuple[GridScores, Array]:
+    def finer(self, etas: Array, step: float = 1.1) -> tuple[GridScores, Array]:
         """Return scores of so many etas that a limit finds one just inside it, and these etas.
 
         Both scores are smooth in log η: monotone cubics between the positive etas, which are sorted.
         """
         at = np.flatnonzero((etas > 0) & np.isfinite(etas))
         logs = np.log(etas[at])
-        steps = np.ceil(np.diff(logs) / np.log(STEP) - 1e-9).astype(int)
+        steps = np.ceil(np.diff(logs) / np.log(step) - 1e-9).astype(int)
         between = [np.linspace(low, high, n + 1)[1:-1] for low, high, n in zip(logs, logs[1:], steps, strict=False)]
         more = np.concatenate([np.empty(0), *between])
         if not len(more):

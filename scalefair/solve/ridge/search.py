@@ -17,6 +17,7 @@ from scalefair.penalties import chance_of, group_counts
 from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, choose
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
+ROUGH_STEP = 1.5  # ratio of the etas among which that one is guessed
 # Arguments of `System.build` for a ridge ratio and an ε
 NOT_SCORED = GridScores(np.empty(0), np.empty(0))
 Options = Callable[[float, float | None], dict[str, Any]]
@@ -116,13 +117,14 @@ def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool = Tr
     """Return the result with the scores of its grid, and the best point on it."""
     alphas, etas, fits = result.alphas, result.etas, result.fits
     scores = fits.score(alphas, etas)
-    fine, fine_etas = scores.finer(etas)
-    choice = choose(fine, fine_etas, unfairness) if unfairness and refine else None
-    if choice is not None and choice.eta > 0:
-        more = between(etas, int(np.searchsorted(etas, fine_etas[choice.eta])))
-        # Points that are there already keep their scores.
-        etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
-        scores = scores.beside(fits.score(alphas, more), order)
+    if unfairness and refine:
+        rough, rough_etas = scores.finer(etas, ROUGH_STEP)
+        guess = choose(rough, rough_etas, unfairness)
+        if guess is not None and guess.eta > 0:
+            more = between(etas, int(np.searchsorted(etas, rough_etas[guess.eta])))
+            # Points that are there already keep their scores.
+            etas, order = np.unique(np.concatenate([etas, more]), return_index=True)
+            scores = scores.beside(fits.score(alphas, more), order)
     scores = replace(scores, constant=fits.constant_errors())
     choice = choose(scores, etas, unfairness)
     return replace(result, etas=etas, scores=scores, choice=choice)
