@@ -122,7 +122,7 @@ def test_the_command_prints_the_tables_and_names_the_files(tmp_path, monkeypatch
     assert "NFKL's curve lies below FKL's" in text
     assert str(tmp_path / "a" / "toy2-quick.svg") in text
     record = json.loads(output("toy2", "--quick", "--seeds", "1:2", "--json", "--out", str(tmp_path / "b")))
-    assert set(record) == {"table", "claims", "files"}
+    assert set(record) == {"table", "claims", "files", "seconds"}
     assert pd.read_csv(tmp_path / "b" / "toy2-quick_trials.csv")["seed"].unique().tolist() == [1]
 
 

@@ -362,14 +362,13 @@ def _middle(values: Array) -> Array:
     """Return the two values that `numpy.median` averages, found among those near a sample's."""
     middle = np.array([(len(values) - 1) // 2, len(values) // 2])
     sample = np.sort(values[:: max(1, len(values) // 4096)])
-    for reach in (0.02, 0.1):
-        half, width = len(sample) // 2, int(reach * len(sample))
-        near = values >= sample[half - width]
-        at = middle - (len(values) - np.count_nonzero(near))
-        near &= values <= sample[half + width]
-        chosen = values[near]
-        if at[0] >= 0 and at[1] < len(chosen):
-            return np.asarray(np.partition(chosen, at)[at])
+    half, width = len(sample) // 2, len(sample) // 25  # five standard errors of the sample's median
+    near = values >= sample[half - width]
+    at = middle - (len(values) - np.count_nonzero(near))
+    near &= values <= sample[half + width]
+    chosen = values[near]
+    if at[0] >= 0 and at[1] < len(chosen):
+        return np.asarray(np.partition(chosen, at)[at])
     return np.asarray(np.partition(values, middle)[middle])
 
 
