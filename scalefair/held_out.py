@@ -104,8 +104,9 @@ def held_out_shares(
     chance = np.array([space.freedom(eps) for eps in HELD_OUT_EPS]) / degrees_of_freedom(moments)
     raw, expected = share_of_variance(explained, variance, size), chance[:, None]
     if ratio is not None:
-        # Few rows may say anything of ρ: chance does not explain more than all.
-        most = 1 / np.sqrt(np.maximum(expected, np.finfo(float).tiny))
+        # Few rows may say anything of ρ: chance does not explain more than all. Of numbers at rare s
+        # residuals hold what the ridge left of their means, which must not pass for chance.
+        most = 1.0 if space.ridged.any() else 1 / np.sqrt(np.maximum(expected, np.finfo(float).tiny))
         expected = expected * np.minimum(ratio.of_predictors(coef, outputs), most)
     return HeldOut(corrected(raw, expected, left), chance)
 
