@@ -11,6 +11,7 @@ from scalefair.data.folds import make_folds
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity, OneHot
+from scalefair.features.nystroem import Nystroem
 from scalefair.held_out import ChanceRatio, held_out_shares
 from scalefair.moments.accumulate import accumulate
 from tests.promises.population import chance_ratio
@@ -116,3 +117,18 @@ def test_held_out_shares_are_not_too_small_where_f_varies_less_at_rare_s(kind):
     error = np.std(found) / np.sqrt(len(found))
     # The largest over three ridges is a little too large.
     assert -3 * error < np.mean(found) - true < 3 * error + 0.005
+
+
+def test_for_numbers_chance_never_counts_more_than_with_equal_variances():
+    """What a ridge leaves of the means at rare s looks like variance there: it must not pass for chance."""
+    rng = np.random.default_rng(4)
+    a = rng.normal(size=(300, 1))
+    x = np.sin(3 * a) + rng.normal(size=(300, 1))
+    design = Design(Identity().fit(x), Nystroem(n_components=20, random_state=0).fit(a))
+    (moments,) = accumulate(ArraySource(x, a, x), design)
+    double, half = (ChanceRatio(ratio * np.ones((1, 1)), np.ones((1, 1))) for ratio in (2.0, 0.5))
+    equal, more, less = (
+        held_out_shares(moments, ("phi",), np.ones((1, 1)), 1, given).shares for given in (None, double, half)
+    )
+    np.testing.assert_array_equal(more, equal)
+    assert np.all(less > equal)
