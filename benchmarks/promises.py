@@ -85,6 +85,8 @@ def draw(name: str, rows: int, seed: int) -> Draw:
     X, y, s = population(name)
     order = np.random.default_rng(seed).permutation(len(X))
     fit, new = order[:rows], order[rows : rows + NEW_ROWS]
+    for column in X[s].select_dtypes(exclude="number"):  # a level that no row to fit has cannot be asked about
+        new = new[X[column].iloc[new].isin(X[column].iloc[fit].unique())]
     take = [X.iloc[at].reset_index(drop=True) for at in (fit, new)]
     return Draw(take[0], y[fit], take[1], y[new], s)
 
