@@ -16,7 +16,7 @@ from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
 
 if TYPE_CHECKING:
-    from scalefair.estimators.choice import ModelChoice
+    from scalefair.estimators.path import ModelChoice
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def fit_model(
     candidates: Mapping[str, Any], data: Data, roles: Roles, console: Console
 ) -> tuple[ModelChoice, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
-    from scalefair.estimators.choice import choose_model
+    from scalefair.estimators.path import choose_model
 
     def work(dropped: list[str]) -> tuple[ModelChoice, Roles, list[str]]:
         rest = roles.without(dropped)
@@ -188,7 +188,7 @@ def describe(model: Any) -> dict[str, Any]:
     """Return a fitted model's description, as numbers."""
     from sklearn.base import is_classifier
 
-    from scalefair.estimators.choice import held_out_error
+    from scalefair.estimators.path import held_out_error
 
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",

@@ -16,13 +16,13 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import labels
 from scalefair.estimators.base import names_of_columns
-from scalefair.estimators.decisions import FairDecisions
 from scalefair.estimators.loss import LossBase
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
+from scalefair.solve.decisions.fit import FairDecisions
 
 
 @described

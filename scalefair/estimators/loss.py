@@ -20,8 +20,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
-from scalefair.estimators.decisions import Decisions, FairDecisions, Limited, check_groups, learn_decisions
+from scalefair.estimators.base import FairEstimator, names_of_columns
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.design import Design, Finished
@@ -31,6 +30,8 @@ from scalefair.losses import LOSSES, Gamma, Poisson, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
+from scalefair.penalties import check_control
+from scalefair.solve.decisions.fit import Decisions, FairDecisions, Limited, check_groups, learn_decisions
 from scalefair.solve.fit import MIN_DIGITS, LossFit, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem, mean_curvature

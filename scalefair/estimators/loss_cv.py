@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, DataFrame
+from scalefair.auditing.candidates import Calibration, certified_decisions, judge_fits
 from scalefair.auditing.certificate import Claim
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt
-from scalefair.estimators.certified import CrossValidated, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
-from scalefair.estimators.decisions import Calibration, certified_decisions
+from scalefair.estimators.kernel_ridge import CrossValidated
 from scalefair.estimators.loss import MAX_CACHED_BYTES, FairKernelRegressor, LossBase, LossRegression
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import BOUND, LossPath, PathBase, held_out_columns, not_within, with_held_out

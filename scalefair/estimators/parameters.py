@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from scalefair._config import current_config
 from scalefair.errors import InputError
-from scalefair.estimators.decisions import Decisions
 from scalefair.features.training import MapSpec
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
+from scalefair.solve.decisions.fit import Decisions
 
 T = TypeVar("T", bound=type)
 POSITIVE = Interval(Real, 0, None, closed="neither")

@@ -17,7 +17,7 @@ from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data.sources.threads import one_blas_thread
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
+from scalefair.estimators.base import FairEstimator, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
@@ -25,7 +25,7 @@ from scalefair.features.exact import ExpectedGroups, Identity
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
-from scalefair.penalties import check_known
+from scalefair.penalties import check_control, check_known
 from scalefair.solve.dense.process import exact_rows
 from scalefair.solve.fit import MIN_DIGITS, RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel

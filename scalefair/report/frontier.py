@@ -15,7 +15,7 @@ from scalefair import explain_share, proxies
 from scalefair._typing import Array, DataFrame, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
-from scalefair.estimators.choice import ModelChoice, choose_model
+from scalefair.estimators.path import ModelChoice, choose_model
 from scalefair.report.judge import Judge, Outputs
 from scalefair.report.numbers import as_percent, number
 from scalefair.report.position import CONTRIBUTION, SHARE, Entry, Position, normal_ends

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from scalefair.solve.decisions import DecisionRows, DecisionSpec, choose_rule, gap_of
+from scalefair.solve.decisions.rule import DecisionRows, DecisionSpec, choose_rule, gap_of
 
 
 def rows_of(n=4000, groups=2, classes=2, hidden=False, seed=0):

@@ -9,12 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from scalefair import penalties
 from scalefair._typing import Array
-from scalefair.held_out import MARGIN, NO_SHARE, ShareEstimate
+from scalefair.data.folds import Folds
+from scalefair.data.sources import ArraySource, StackedSource
+from scalefair.features.design import Design
+from scalefair.features.training import Training
+from scalefair.held_out import MARGIN, NO_SHARE, ChanceRatio, ShareEstimate
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
-from scalefair.penalties import chance_of, group_counts
-from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, choose
+from scalefair.penalties import attribute, chance_of, group_counts
+from scalefair.solve.ridge.path import (
+    Choice,
+    FoldedMoments,
+    FoldFits,
+    GridScores,
+    Spectrum,
+    choose,
+    grid,
+    side_by_side,
+    squared_errors,
+)
+from scalefair.solve.ridge.system import System
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
 ROUGH_STEP = 1.5  # ratio of the etas among which that one is guessed
@@ -189,3 +205,48 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
         UserWarning,
         stacklevel=2,
     )
+
+
+def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
+    """Error and dependence on the training rows, for each point of the grid."""
+    coef = grid(Spectrum.of(system), alphas, etas)
+    B, t = side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
+    moments = system.moments
+    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
+    errors = squared_errors(system, B, variance, moments)
+    spread = np.diagonal(moments.covariance("y", "y"))
+    explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
+    if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
+        hsic = np.sum((penalties.hsic(moments, 0.0, system.features).T @ B) ** 2, axis=0)
+    else:
+        explained, hsic = np.full_like(explained, np.nan), np.full(B.shape[1], np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r2 = (1 - errors / spread).mean(axis=1)
+    return {
+        "mse": errors.mean(axis=1),
+        "r2": r2,
+        "explained_share": penalties.share_of_variance(
+            explained,
+            penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
+            penalties.size_of_block(moments, "y"),
+        ),
+        "hsic": hsic.reshape(-1, t).sum(axis=1),
+    }
+
+
+def chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequence[Moments]) -> list[ChanceRatio]:
+    """Return how chance depends on where f varies, from a sample of the rows that have s."""
+    two_tables = isinstance(training.source, StackedSource)
+    if attribute(tested[0]) is None or two_tables or tested[0].is_expected:
+        return []
+    sample, base = training.sample, training.base
+    if base is not None and isinstance(training.given, ArraySource):  # ĥ of rows not seen
+        sample = training.source.sample(sample.n_rows, training.seed)
+    elif base is not None:
+        sample = replace(sample, h=base.join(training.split_sample).h)
+    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.survey.sample.rows), []
+    for k, moments in enumerate(tested):
+        at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
+        own = {name: part[at] for name, part in rows.items()}
+        ratios.append(ChanceRatio.of(moments.judged, design.features, own, sample.weights[at]))
+    return ratios

@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.special import ndtr
 
-from scalefair._hash import digest, hash_uniform
+from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
-from scalefair.auditing.certificate import LEAST_ROWS, Claim, fingerprint
 from scalefair.data import frames
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import InputError, check_choice, check_number
+from scalefair.errors import check_choice, check_number
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import OneHot
 from scalefair.features.training import group_names
-from scalefair.measures.group_metrics import Rate, upper_gap
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.decisions import (
+from scalefair.solve.decisions.rule import (
     DecisionRates,
     DecisionRows,
     DecisionRule,
@@ -33,7 +31,6 @@ from scalefair.solve.decisions import (
     choose_rule,
     gap_of,
     held_out_decisions,
-    rows_of_cells,
 )
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import Solution, System
@@ -41,8 +38,6 @@ from scalefair.solve.ridge.system import Solution, System
 # Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
 PASS_ROWS = 8192
-# Limits, in units of the one asked for, that decisions are learnt under before they are certified
-CERTIFIED_LIMITS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 
@@ -237,61 +232,6 @@ class DecisionPass:
     def result(self) -> DecisionRows:
         """Return the rows seen."""
         return sum(self._parts[1:], self._parts[0])
-
-
-class Calibration(NamedTuple):
-    """Rows that took no part in a fit, and the fit whose decisions they judge."""
-
-    design: Design
-    source: ChunkSource
-    scores: Solution
-    gains: Callable[[Array], Array]
-
-    def gap(self, decisions: FairDecisions, confidence: float) -> tuple[int, float, float]:
-        """Return the rows, the largest gap between groups, and its upper bound, by one pass."""
-        raw = self.design.raw_coef(self.scores.coef)
-        start = decisions.predictor(self.design, raw, self.scores.intercept)
-        judging = partial(DecisionPass, self.design, start, ALL_ROWS, 1, 1.0)
-        rows: DecisionRows = self.source.fold(judging, PASS_ROWS)
-        G = len(decisions.groups)
-        if len(rows.group) < LEAST_ROWS or np.bincount(rows.group, minlength=G).min() < 2:
-            raise InputError(
-                f"{len(rows.group)} rows calibrate, and some group may have fewer than two of them",
-                "merge rare groups, or give more rows",
-            )
-        decided = decisions.decide(self.gains, np.hstack([rows.gain, rows.propensity]))
-        weight, gaps = np.bincount(rows.group, rows.weight, G), []
-        count, every = rows_of_cells(rows.group, rows.weight, G), np.ones(G, dtype=bool)
-        for k in range(int(len(decisions.labels) == 2), len(decisions.labels)):
-            rate = np.bincount(rows.group, rows.weight * (decided == k), G) / weight
-            gaps.append(upper_gap(Rate(count, rate), confidence, every))
-        estimates, uppers = zip(*gaps, strict=True)
-        return len(rows.group), max(estimates), max(uppers)
-
-
-def certified_decisions(
-    learn: Callable[[float], dict[str, Any]], claim: Claim, calibration: Calibration, model: Any
-) -> dict[str, Any]:
-    """Return the last decisions that are certified, from the fairest on, or raise an error.
-
-    `learn` returns decisions under a limit. The first that fail end the sequence, so that looking
-    at several needs no correction.
-    """
-    certified: dict[str, Any] = {}
-    for fraction in CERTIFIED_LIMITS:
-        with warnings.catch_warnings():  # the rows that calibrate tell how far rules are from it
-            warnings.filterwarnings("ignore", message="no rule that was tried")
-            made = learn(fraction * claim.limit)
-        decisions = made["decisions_"]
-        judged = calibration.gap(decisions, claim.confidence)
-        if judged[2] > claim.limit:
-            break
-        words = f"rates of decisions in the {len(decisions.groups)} groups"
-        prints = fingerprint(model), digest(decisions.rule.price)
-        certified = made | {"certificate_": claim.certificate("split", *judged, words, *prints)}
-    if not certified:
-        claim.check_gap(*judged)
-    return certified
 
 
 def check_groups(design: Design) -> None:

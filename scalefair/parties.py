@@ -16,11 +16,11 @@ from sklearn.base import clone
 from scalefair._config import current_config
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Chunk
+from scalefair.auditing.candidates import Candidates, Judgement, Part, judge
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import InputError
 from scalefair.estimators.base import names_of_columns
-from scalefair.estimators.certified import Candidates, Judgement, Part, judge
 from scalefair.estimators.kernel_ridge import FairKernelRidgeCV
 from scalefair.estimators.parameters import check_partial
 from scalefair.features.base import seed_of
