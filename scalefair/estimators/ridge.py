@@ -95,25 +95,25 @@ class RidgeBase(Regression):
             design = self._curved_design(training, config.dtype)
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
         # Rows that lack s or y need the m×m moments.
-        if self._may_iterate and iterative[config.solver] and not design.partial:
-            moments, fit = self._solve_wide(training, design)
-        else:
-            rows = self._rows(training.source, design, training.survey.n_rows)
-            (moments,) = rows.moments(checkpoint=config.checkpoint)
-            if design.partial:
-                check_known(moments)
-            if self.output_kernel is None or design.psi is None:
-                fit = self._solve(design, moments)
-            else:
-                system = self._system(design, moments)
-                spec, _ = self._spec_of(design, system)
-                fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
+        wide = self._may_iterate and iterative[config.solver] and not design.partial
+        moments, fit = (self._solve_wide if wide else self._solve_rows)(training, design)
         if "xi" in moments.blocks:
             check_control(moments)
         attributes = self._solution(moments, fit, design, one_target=training.one_target)
         if training.base is not None:
             attributes["n_base_samples_"] = training.n_base_samples
         return attributes
+
+    def _solve_rows(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
+        rows = self._rows(training.source, design, training.survey.n_rows)
+        (moments,) = rows.moments(checkpoint=current_config().checkpoint)
+        if design.partial:
+            check_known(moments)
+        if self.output_kernel is None or design.psi is None:
+            return moments, self._solve(design, moments)
+        system = self._system(design, moments)
+        spec, _ = self._spec_of(design, system)
+        return moments, fit_with_output_kernel(rows, system, spec, self.output_kernel)
 
     def _solve_wide(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
         if self.output_kernel is not None:
