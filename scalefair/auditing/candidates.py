@@ -247,7 +247,7 @@ class Calibration(NamedTuple):
         """Return the rows, the largest gap between groups, and its upper bound, by one pass."""
         raw = self.design.raw_coef(self.scores.coef)
         start = decisions.predictor(self.design, raw, self.scores.intercept)
-        judging = partial(DecisionPass, self.design, start, ALL_ROWS, 1, 1.0)
+        judging = partial(DecisionPass, self.design, start, ALL_ROWS, 1, 1.0, len(decisions.intercept))
         rows: DecisionRows = self.source.fold(judging, PASS_ROWS)
         G = len(decisions.groups)
         if len(rows.group) < LEAST_ROWS or np.bincount(rows.group, minlength=G).min() < 2:

@@ -28,7 +28,7 @@ from scalefair.solve.decisions.rule import (
     DecisionRows,
     DecisionRule,
     DecisionSpec,
-    choose_rule,
+    choose_among,
     gap_of,
     held_out_decisions,
 )
@@ -38,6 +38,8 @@ from scalefair.solve.ridge.system import Solution, System
 # Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
 PASS_ROWS = 8192
+# Where groups are seen, parts of what x tells of them that thresholds may move with, if none per group keep a limit
+BLENDS = (0.0, 0.1, 0.3)
 MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 
@@ -55,7 +57,7 @@ class Decisions:
     top : float in (0, 1), optional
         For regressions: the decision is to be in this fraction of all rows, those ranked highest.
     randomized : bool, default=False
-        Whether rows near a threshold may be decided at random, which meets odds that no thresholds meet. Randomness is
+        Whether rows near a threshold may be decided at random, where no threshold per group meets odds. Randomness is
         a hash of the scores: the same row always gets the same answer, but rows that are nearly the same need not.
 
     Examples
@@ -184,17 +186,34 @@ class FairDecisions:
         return np.asarray(values[:, 1] - values[:, 0])
 
 
-def propensities(design: Design, system: System, alpha: float) -> Solution:
-    """Return ê = E[ψ] + (Φ − EΦ)W: ψ(s) itself where Φ has it, else W its ridge on Φ."""
-    moments, m = system.moments, len(system.ridge)
-    q = moments.blocks["psi"]
+def propensities(design: Design, system: System, alpha: float, *, both: bool = False) -> Solution:
+    """Return ê = E[ψ] + (Φ − EΦ)W: ψ(s) itself where Φ has it, else W its ridge on Φ.
+
+    With `both`, ψ(s) and its ridge on the rest of Φ.
+    """
+    moments, m, q = system.moments, len(system.ridge), system.moments.blocks["psi"]
+    names, at, seen = design.features, np.arange(m), list[Solution]()
     if design.sees_sensitive:
-        start = sum(moments.blocks[name] for name in design.features[: design.features.index("psi")])
-        return Solution(np.eye(m, q, -start), np.zeros(q))
-    ridged = moments.covariance(design.features, design.features)
-    ridged[np.diag_indices(m)] += alpha * system.ridge
-    W = solve(ridged, moments.covariance(design.features, "psi"), assume_a="pos")
-    return Solution(W, moments.mean("psi") - system.mean @ W)
+        start = sum(moments.blocks[name] for name in names[: names.index("psi")])
+        seen = [Solution(np.eye(m, q, -start), np.zeros(q))]
+        names, at = tuple(name for name in names if name != "psi"), np.delete(at, np.s_[start : start + q])
+    if seen and not both:
+        return seen[0]
+    ridged, W = moments.covariance(names, names), np.zeros((m, q))
+    ridged[np.diag_indices(len(at))] += alpha * system.ridge[at]
+    W[at] = solve(ridged, moments.covariance(names, "psi"), assume_a="pos")
+    return _beside(*seen, Solution(W, moments.mean("psi") - system.mean @ W))
+
+
+def _beside(*parts: Solution) -> Solution:
+    return Solution(np.hstack([part.coef for part in parts]), np.concatenate([part.intercept for part in parts]))
+
+
+def _blends(both: Array, count: int) -> list[Array]:
+    """Return what decides instead of groups that are seen: with a part of their ridge on x, or as it is."""
+    if both.shape[-1] == count:
+        return [both]
+    return [(1 - part) * both[..., :count] + part * both[..., count:] for part in BLENDS]
 
 
 @dataclass(eq=False)
@@ -206,6 +225,7 @@ class DecisionPass:
     folds: Folds
     count: int  # of folds that are judged
     fraction: float  # of rows in the sample
+    width: int  # of ê
     _parts: list[DecisionRows] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -222,7 +242,7 @@ class DecisionPass:
         scores = self._predict(chunk)
         scores = scores.reshape(len(number), self.count, scores.shape[1] // self.count)
         scores = scores[np.arange(len(number)), np.where(counted, fold, 0)]
-        t = scores.shape[1] - groups.shape[1]
+        t = scores.shape[1] - self.width
         rows = DecisionRows(
             number, scores[:, :t], scores[:, t:], groups.argmax(axis=1),
             y[:, 0] if y.shape[1] == 1 else y.argmax(axis=1), weight, fold,
@@ -261,10 +281,10 @@ def learn_decisions(  # noqa: PLR0917
     rows: Rows, problems: Sequence[Problem], scores: Sequence[Solution], alpha: float, limited: Limited, folds: Folds
 ) -> FairDecisions:
     """Choose a rule by one pass; scores without each fold, then of all rows, or only these."""
-    design, n_rows = rows.design, problems[-1].system.moments.n_rows
-    estimated = [propensities(design, problem.system, alpha) for problem in problems]
+    design, n_rows, asked = rows.design, problems[-1].system.moments.n_rows, limited.asked
+    both, held_out = asked.limit == "odds" and not asked.randomized, folds is not ALL_ROWS
+    estimated = [propensities(design, problem.system, alpha, both=both) for problem in problems]
     fits = list(zip(scores, estimated, strict=True))
-    asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
     seen = _scored_rows(rows.source, n_rows, design, fits[:-1] or fits, folds)
     seen, crossing = replace(seen, gain=limited.gains(seen.gain)), None
     if asked.threshold is not None or asked.top is not None:
@@ -277,25 +297,27 @@ def learn_decisions(  # noqa: PLR0917
         _check_outcomes(seen, groups, limited.labels)
     margin = MARGIN if held_out else 0.0
     spec = DecisionSpec(limited.limit, asked.limit == "odds", asked.randomized, margin, asked.top)
-    rule = choose_rule(seen, spec)
+    each = [replace(seen, propensity=part) for part in _blends(seen.propensity, len(groups))]
+    at, rule = choose_among(each, spec)
+    seen = each[at]
     decided = rule.decide(seen.gain, seen.propensity)
     _warn_of_excess(gap_of(seen, decided, spec), spec)
     if held_out:
         decided = held_out_decisions(seen, spec, rule)
     rates, gap = DecisionRates.of(seen, decided), gap_of(seen, decided, spec)
+    coef, intercept = (_blends(part, len(groups))[at] for part in fits[-1][1])
     return FairDecisions(
-        rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out, crossing
+        rule, design.raw_coef(coef), intercept, groups, limited.labels, rates, *gap, held_out, crossing
     )
 
 
 def _scored_rows(source: ChunkSource, n_rows: int, design: Design, fits: Any, folds: Folds) -> DecisionRows:
     """Return scores f (as gains), targets (as outcomes) and the rest of rows, in their order."""
-    parts = [part for fit in fits for part in fit]
-    coef = design.raw_coef(np.hstack([part.coef for part in parts]))
-    start = design.predictor(coef, np.concatenate([part.intercept for part in parts]))
-    width = 8 * sum(3 * len(part.intercept) for part in fits[0])
-    fraction = min(1.0, MAX_BYTES / (width * n_rows))
-    rows: DecisionRows = source.fold(partial(DecisionPass, design, start, folds, len(fits), fraction), PASS_ROWS)
+    every = _beside(*(part for fit in fits for part in fit))
+    start = design.predictor(design.raw_coef(every.coef), every.intercept)
+    fraction = min(1.0, MAX_BYTES / (24 * len(every.intercept) / len(fits) * n_rows))
+    start_pass = partial(DecisionPass, design, start, folds, len(fits), fraction, len(fits[0][1].intercept))
+    rows: DecisionRows = source.fold(start_pass, PASS_ROWS)
     return rows.take(np.argsort(rows.number))
 
 
