@@ -35,7 +35,7 @@ class Roles:
         return list(dict.fromkeys([*self.inputs, *self.sensitive, *extra]))
 
     @property
-    def seen(self) -> bool:
+    def visible(self) -> bool:
         """Whether the sensitive columns are inputs."""
         return set(self.sensitive) <= set(self.inputs)
 
@@ -53,7 +53,7 @@ class Roles:
 
     def arguments(self, table: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
         """Return the arguments of `fit` and `collect`."""
-        options = {} if self.seen else {"sensitive_features": table[self.sensitive]}
+        options = {} if self.visible else {"sensitive_features": table[self.sensitive]}
         if self.weight:
             options["sample_weight"] = table[self.weight]
         return (table[self.inputs], table[self.target]), options
@@ -168,7 +168,7 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     with reading.open(console) as table:
         roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
-        candidates = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+        candidates = settings.candidates(roles.sensitive if roles.visible else None, classes=classes)
         choice, roles, notes = fit_model(candidates, table, roles, console)
     from scalefair import save
 
@@ -228,7 +228,7 @@ def words(out: Path, record: dict[str, Any]) -> str:
         " on held-out folds" if held_out else " on these rows"
     )
     if isnan(share):
-        explained = f"the {what} are constant, of which nothing explains a share"
+        explained = f"the {what} are constant, so they have no explained share"
     limit = "" if record["limit"] is None else f" (limit {percent(record['limit'])})"
     parts = [f"{record['kind']} of {record['target']}, {record['rows']:,} rows", explained + limit]
     if "certificate" in record:

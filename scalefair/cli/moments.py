@@ -73,7 +73,7 @@ def _start(reading: Reading, console: Console, model: Path, settings: ModelOptio
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
         console("fitting")
-        plain = settings.plain(roles.sensitive if roles.seen else None)
+        plain = settings.plain(roles.sensitive if roles.visible else None)
         choice, roles, _ = fit_model({"kernel": plain}, table, roles, console)
     from scalefair import save
 

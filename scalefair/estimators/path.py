@@ -307,9 +307,9 @@ def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]
     }
 
 
-# The held-out error of a model with another one inside is a little too large: what the copies
-# predict of the training rows has seen the targets of the held-out fold, and the fit learns to
-# undo it. Kernels must be better by more than this part. Seen with ACSIncome.
+# The held-out error of a model with a base model is slightly too large: the base predictions of
+# the training rows come from copies that were fitted on the held-out fold, and the fit corrects
+# for that. Kernels are chosen only if they are better by more than this part (from ACSIncome).
 BASE_CREDIT = 0.01
 
 
@@ -319,19 +319,19 @@ class ModelChoice:
 
     name: str
     model: Any
-    errors: dict[str, float]  # the share of the variance of y that is left, or the mean loss
+    errors: dict[str, float]  # 1 − R², or the mean loss
     failed: dict[str, str]  # what could not be fitted, and why
 
     @property
     def summary(self) -> str:
         """Which model it is and by how much, in a sentence."""
-        unit = "log loss" if "loss_cv" in self.model.path_.table else "share of variance left"
+        unit = "log loss" if "loss_cv" in self.model.path_.table else "1 − R²"
         first, *others = sorted(self.errors.items(), key=lambda pair: (pair[0] != self.name, pair[1]))
         compared = ", ".join(f"{name} {error:.4f}" for name, error in others)
         failed = "".join(f"; {name} failed: {why}" for name, why in self.failed.items())
-        tied = f" (within {BASE_CREDIT:.0%})" if first[1] > min(self.errors.values()) else ""
+        tied = f" (within {BASE_CREDIT:.0%} of the least)" if first[1] > min(self.errors.values()) else ""
         best = f"chosen by held-out error ({unit}): {first[0]} {first[1]:.4f}{tied}"
-        return f"{best}{f', before {compared}' if compared else ''}{failed}"
+        return f"{best}{f', others: {compared}' if compared else ''}{failed}"
 
 
 def choose_model(

@@ -57,7 +57,7 @@ def test_a_tie_within_one_percent_goes_to_trees(kernel, chosen, monkeypatch):
     taken = choice.choose_model(made, lambda model: model)
     assert taken.name == chosen
     taken.model.path_ = SimpleNamespace(table={})
-    assert (f"{chosen} {taken.errors[chosen]:.4f} (within 1%)" in taken.summary) == (chosen == "trees")
+    assert (f"{chosen} {taken.errors[chosen]:.4f} (within 1% of the least)" in taken.summary) == (chosen == "trees")
 
 
 def test_frontier_has_the_options_of_fit(tmp_path):
