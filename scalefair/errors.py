@@ -1,4 +1,4 @@
-"""Every check of a parameter or of data, once; errors carry what they are about.
+"""Every check of a parameter or of data, once; errors have attributes for their subject.
 
 Callers need not parse the text.
 """
@@ -74,7 +74,7 @@ class NotCertifiedError(InputError):
     least_limit : float
         The least limit that would have been certified.
     rows : float
-        About how many rows to calibrate with the limit would need; infinite where more rows would
+        Approximate number of calibration rows that the limit would need; infinite if more rows would
         not help, because the estimate itself is beyond the limit.
     """
 

@@ -1,4 +1,4 @@
-"""Make an existing model fair, and see how far it is from the best possible.
+"""Make an existing model fair, and compare it with the known optimum.
 
 `make_fair` is here; `limit_gap`, the distance to the known limit, in limit.py.
 """
@@ -36,7 +36,7 @@ TEST_SIZE = 0.25
 
 @dataclass(frozen=True, eq=False)
 class FairModel:
-    """What :func:`scalefair.make_fair` returns.
+    """Result of :func:`scalefair.make_fair`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class FairModel:
     path : FairPath or LossPathCV
         The accuracy–fairness frontier.
     before, after : Audit
-        Of the given model and of the fair one, on the rows held out.
+        Audits of the given model and of the fair one, on the held-out rows.
     table : DataFrame
         Share and error of both models on those rows.
     held_out : array of int
@@ -85,7 +85,7 @@ def make_fair(
     hide_sensitive: bool = False, test_size: float = TEST_SIZE, refit: bool = False,
     random_state: Any = None, **parameters: Any,
 ) -> FairModel:  # fmt: skip
-    """Make a model fair in one call, and audit it before and after on rows held out.
+    """Make a model fair in one call, and audit it before and after on held-out rows.
 
     The cross-fitted prediction of the model becomes a feature of a :class:`FairKernelRidgeCV`, or
     :class:`FairKernelClassifierCV` if it is a classifier, under a limit on the explained share.

@@ -1,4 +1,4 @@
-"""How far a frontier is from the known limit: the best predictor, centred and rescaled.
+"""The distance of a frontier from the known optimum: the best predictor, centred and rescaled.
 
 Where s is among the inputs, no predictor of a given share has less error than a multiple of h − c(E[h|s] − E h), h =
 E[y|x], for some c in [0, 1]. The best available h takes the place of E[y|x]. Where s is hidden, give the prediction of
@@ -85,7 +85,7 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LimitGap:
-    """What :func:`scalefair.limit_gap` returns.
+    """Result of :func:`scalefair.limit_gap`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class LimitGap:
         Mean of rmse / limit's rmse − 1 over the shares that both curves cover: 0.02 is two per cent
         more error than the limit.
     best : str
-        The predictor h that the limit is made of: "base_estimator", "eta=0" or "given".
+        The predictor h that defines the optimum: "base_estimator", "eta=0" or "given".
     """
 
     table: DataFrame

@@ -1,4 +1,4 @@
-"""Certificates: a limit that holds on the population with a stated probability."""
+"""Certificates: a limit that holds in the population with a stated probability."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What is to be certified: a limit, how sure, and on what."""
+    """A limit to certify, its confidence, and the quantity that it limits."""
 
     limit: float
     confidence: float

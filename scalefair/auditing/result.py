@@ -57,7 +57,7 @@ class ModelAudit:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What :func:`scalefair.audit` returns.
+    """Result of :func:`scalefair.audit`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What people and machines see: progress and errors on stderr, the result on stdout."""
+"""Console output: progress and errors on stderr, the result on stdout."""
 
 from __future__ import annotations
 

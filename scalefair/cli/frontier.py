@@ -1,4 +1,4 @@
-"""scalefair frontier: what fairness costs, as a report."""
+"""scalefair frontier: a report on the cost of fairness."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def provenance(options: dict[str, Any]) -> dict[str, str]:
 @_data.reading_options
 @_data.printing_options
 def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
-    """Show what fairness costs: fit all trade-offs, write a report.
+    """Show the cost of fairness: fit all trade-offs, write a report.
 
-    A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out to judge the models,
-    and each such row counts once. Without DATA the built-in Adult census data are used, with their own test rows.
+    A random fifth of the rows of DATA (at most 50,000 if they do not fit in memory) is held out to evaluate the models;
+    each of these rows counts once. Without DATA the built-in Adult census data are used, with their own test rows.
 
     \b
     scalefair frontier

@@ -34,8 +34,8 @@ def moments(
 ) -> None:
     """Sum up DATA: the statistics from which every fit follows, without its rows.
 
-    Sites or days that may not share rows share these sums. The first one fixes the maps
-    (--start), all others use them (--like); merge adds the parts up, and fit --from-moments solves.
+    Sites that may not share rows can share these sums. The first site fixes the maps (--start),
+    all others use them (--like); merge adds the parts up, and fit --from-moments solves.
 
     \b
     scalefair moments a.parquet --target pay --sensitive sex --map fourier \\
@@ -130,7 +130,7 @@ def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
 def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
     """Add up the moments of PARTS, exactly, as if all rows had been one table.
 
-    Parts that were made with different maps or encodings are refused, and it is said what differs.
+    Parts that were made with different maps or encodings are an error that says what differs.
 
     \b
     scalefair merge site*.moments --out all.moments

@@ -1,4 +1,4 @@
-"""What all fair estimators share: `fit` opens the rows, learns, and assigns once, at the end."""
+"""The common part of all fair estimators: `fit` opens the rows, learns, and assigns once, at the end."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ class OnFolds(FairEstimator):
 
 
 class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
-    """Coefficients of features φ(x), with which `np.dot(coef, x)`, as SHAP begins, is an error."""
+    """Coefficients of features φ(x); `np.dot(coef, x)`, which SHAP calls first, is an error."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Refuse that product; all other functions see an ordinary array."""

@@ -137,8 +137,8 @@ class FairKernelClassifier(Classification):
 
     Notes
     -----
-    The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
-    of decisions f > 0 may; ``limit_on="decisions"`` limits these.
+    The penalty concerns parity of the scores in expectation: E[f | s] does not depend on s. Rates
+    of decisions f > 0 still may; ``limit_on="decisions"`` limits these.
 
     Examples
     --------

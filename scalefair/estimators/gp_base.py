@@ -1,4 +1,4 @@
-"""What both Gaussian processes share: parameters to a specification, a fit to attributes."""
+"""The common part of both Gaussian processes: parameters to a specification, a fit to attributes."""
 
 from __future__ import annotations
 

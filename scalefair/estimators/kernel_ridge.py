@@ -66,8 +66,8 @@ class FairKernelRidge(RidgeBase):
 
     Notes
     -----
-    With a linear kernel on f the penalties promise parity in expectation: E[f | s] does not depend
-    on s. The distribution of f around it may.
+    With a linear kernel on f the penalties concern parity in expectation: E[f | s] does not depend
+    on s. The distribution of f around its mean still may.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class FairKernelRidge(RidgeBase):
 
 
 class CrossValidated(OnFolds):
-    """A fair estimator that chooses alpha and eta by what they do on held-out folds.
+    """A fair estimator that chooses alpha and eta on held-out folds.
 
     It certifies its limit, where a `confidence` is requested.
     """
@@ -212,8 +212,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     on each without reading the data again. The final fit is on all rows.
 
     Without a limit it takes the largest eta whose error is within one standard error of the best: the fairest of the
-    models that are as good as the best. With `unfairness` it takes the least error among those whose held-out share,
-    with ¾ of its standard error, is within the limit, or a constant, with a warning, where that errs less.
+    models that are as accurate as the best. With `unfairness` it takes the least error among those whose held-out
+    share, plus ¾ of its standard error, is within the limit, or a constant, with a warning, if that has less error.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     Attributes
     ----------
     alpha_, eta_, eps_, ridge_ratio_ : float
-        What was chosen.
+        The values that were chosen.
     path_ : FairPath
         The whole grid with its held-out scores.
     cv_results_ : dict of arrays of shape (K, A, E)
@@ -243,10 +243,10 @@ class FairKernelRidgeCV(CrossValidated, Regression):
 
     Notes
     -----
-    `solve_from` has no folds to choose by: it solves at `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
-    as they are, and reports `explained_share_`, which it does not limit. Held-out scores would be
-    those of other rows: `explained_share_cv_`, its error and `cv_results_` are removed, and
-    `path_` is that of the new moments, without scores.
+    `solve_from` has no folds: it solves at the present `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
+    and reports `explained_share_`, without limiting it. Held-out scores would not apply to these
+    rows, so `explained_share_cv_`, its error and `cv_results_` are removed, and `path_` is that of
+    the new moments, without scores.
 
     Examples
     --------

@@ -274,7 +274,7 @@ class LossRegression(RegressorMixin, LossBase):
         return self._scores(X, partial(_linked, vars(self).get("loss_")))
 
     def predict_scores(self, X: Any) -> Any:
-        """Return the scores f, of which parity is promised; `predict` is a function of them."""
+        """Return the scores f, to which the penalty applies; `predict` is a function of them."""
         return self._scores(X, partial(_linked, None))
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
@@ -288,7 +288,7 @@ class LossRegression(RegressorMixin, LossBase):
         return self._decided(X, FairDecisions.decide) > 0
 
     def rank_scores(self, X: Any) -> Any:
-        """Return what rows are ranked by: groups then have the same share among the top.
+        """Return the numbers that rows are ranked by; each group is selected at about the same rate.
 
         Only with `limit_on`. Positive where :meth:`decide` says yes, unless that is randomised.
         """
@@ -324,14 +324,14 @@ class FairKernelRegressor(LossRegression):
     coef_ : array of shape (m,)
         β.
     loss_ : loss
-        V, with the scales that were left open.
+        V, with the scales that were estimated.
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
-    The penalty promises parity of the scores f in expectation. With a logarithmic link that is
-    parity of the mean of log predictions; that of the predictions themselves may differ.
+    The penalty concerns parity of the scores f in expectation. With a logarithmic link that is
+    parity of the mean of log predictions; the means of the predictions themselves may still differ.
 
     Examples
     --------

@@ -43,9 +43,9 @@ class PathBase(ABC):
         """Columns of the share and of the error that fits are compared by."""
 
     def front(self) -> DataFrame:
-        """Return the rows that no other row beats in both error and share, by increasing share.
+        """Return the rows for which no other has less error and a smaller share, by increasing share.
 
-        Held-out numbers are compared where there are any. They come first, then the other columns.
+        Held-out numbers are compared if there are any. They come first, then the other columns.
         """
         share, error = self._criteria
         rows = self.table.sort_values([share, error], kind="stable")
@@ -62,7 +62,7 @@ class PathBase(ABC):
         unfairness : float in [0, 1], optional
             Largest explained share.
         alpha : float, optional
-            Ridge, beside `eta`; not needed where the path has but one.
+            Ridge, with `eta`; not needed if the path has only one.
         eta : float, optional
             Weight of the penalty.
         """
@@ -119,10 +119,10 @@ class FairPath(PathBase):
     -----
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
-    the fit of least held-out error whose held-out share, with ¾ of its standard error, is at most
-    u (scores between the etas of the grid are interpolated), or a constant, with a warning, where
-    that errs less; it has `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
-    error on the training rows, which changes no share.
+    the fit of least held-out error whose held-out share, plus ¾ of its standard error, is at most
+    u (scores between the etas of the grid are interpolated), or a constant, with a warning, if that
+    has less error; it has `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the
+    least error on the training rows, which does not change the share.
     """
 
     def __init__(self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None) -> None:

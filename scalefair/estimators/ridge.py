@@ -300,7 +300,7 @@ class RidgeBase(Regression):
     def partial_fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
     ) -> Self:
-        """Add a batch of rows to those seen so far, and solve again.
+        """Add a batch of rows to the previous ones, and solve again.
 
         The first batch fixes the encoding, the length scales and the landmarks, so it should look
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.
