@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.sources.threads import one_blas_thread
+from scalefair.data.sources.threads import TINY, one_blas_thread
 from scalefair.estimators.base import FairEstimator, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
@@ -29,8 +29,8 @@ from scalefair.penalties import check_control, check_known
 from scalefair.solve.dense.process import exact_rows
 from scalefair.solve.fit import MIN_DIGITS, RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import Spectrum, best_alpha, default_etas
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit, takes_factor
+from scalefair.solve.ridge.path import Spectrum, Tridiagonal, best_alpha, default_etas
 from scalefair.solve.ridge.system import System, rescale
 
 MIN_ROWS = 400  # for generalised cross-validation
@@ -169,10 +169,12 @@ class RidgeBase(Regression):
             return fit_ridge(system, *self._spec_of(design, system))
 
     def _spec_of(self, design: Design, system: System) -> tuple[Spec, Spectrum | None]:
-        """Return what to fit; where "auto" finds its ridge by a decomposition, that too."""
+        """Return what to fit; where "auto" finds its ridge by eigenvectors that a limit needs, these too."""
         spec = self._spec(design.dtype, system.moments.n_rows)
         if system.moments.effective_rows < MIN_ROWS or not isinstance(self.alpha, str):
             return spec, None
+        if takes_factor(spec) and len(system.gram) > TINY:
+            return replace(spec, alpha=best_alpha(system, Tridiagonal.of(system))), None
         spectrum = Spectrum.of(system)
         return replace(spec, alpha=best_alpha(system, spectrum)), spectrum
 
