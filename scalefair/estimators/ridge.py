@@ -123,27 +123,18 @@ class RidgeBase(Regression):
             )
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
-        return fit_wide(
-            rows,
-            self._spec(design.dtype, training.survey.n_present),
-            ridge,
-            fit_intercept=self.fit_intercept,
-            seed=training.seed,
-        )
+        spec = self._spec(design.dtype, training.survey.n_present)
+        return fit_wide(rows, spec, ridge, fit_intercept=self.fit_intercept, seed=training.seed)
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
+        sees = self._sees_sensitive()
+        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if sees else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty, fit_intercept=self.fit_intercept)
         one = training.one_target
-        design = Design(
-            Identity().fit(training.sample.x),
-            rows.psi,
-            training.n_targets,
-            preparation=training.preparation,
-            sees_sensitive=self._sees_sensitive(),
-        )
+        phi, prepared = Identity().fit(training.sample.x), training.preparation
+        design = Design(phi, rows.psi, training.n_targets, preparation=prepared, sees_sensitive=sees)
         intercept = np.zeros(training.n_targets) + fit.intercept
         return {
             "_design": design, "psi_": design.psi, "_one_target": one,

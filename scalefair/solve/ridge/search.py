@@ -19,17 +19,8 @@ from scalefair.held_out import MARGIN, NO_SHARE, ChanceRatio, ShareEstimate
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
 from scalefair.penalties import attribute, chance_of, group_counts
-from scalefair.solve.ridge.path import (
-    Choice,
-    FoldedMoments,
-    FoldFits,
-    GridScores,
-    Spectrum,
-    choose,
-    grid,
-    side_by_side,
-    squared_errors,
-)
+from scalefair.solve.ridge import path
+from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, Spectrum, choose
 from scalefair.solve.ridge.system import System
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
@@ -209,11 +200,11 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
 
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
     """Error and dependence on the training rows, for each point of the grid."""
-    coef = grid(Spectrum.of(system), alphas, etas)
-    B, t = side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
+    coef = path.grid(Spectrum.of(system), alphas, etas)
+    B, t = path.side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
     moments = system.moments
     variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
-    errors = squared_errors(system, B, variance, moments)
+    errors = path.squared_errors(system, B, variance, moments)
     spread = np.diagonal(moments.covariance("y", "y"))
     explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
     if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
