@@ -12,7 +12,7 @@ import click
 
 from scalefair.cli import _data
 from scalefair.cli._console import Console, FitProgress, noting_warnings
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, OutPath, Reading
 from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ class Roles:
         return (table[self.inputs], table[self.target]), options
 
 
-def find_roles(data: Data, options: dict[str, Any], hide: bool) -> Roles:
-    """Return what the options about columns mean in this table."""
+def find_roles(data: Data, options: dict[str, Any], hide: bool, *, alone: bool = False) -> Roles:
+    """Return what the options about columns mean in this table; `alone`: without sensitive ones."""
     target, sensitive = options["target"], options["sensitive"]
     if data.is_built_in:
         target, sensitive = target or ADULT_TARGET, sensitive or ADULT_SENSITIVE
-    if target is None or not sensitive:
+    if target is None or not (sensitive or alone):
         missing = "--target" if target is None else "--sensitive"
         raise click.UsageError(f"{missing} is needed with DATA: add {missing} NAME")
     (target,) = data.find("--target", [target])
@@ -140,6 +140,9 @@ def fit_model(
 @_data.model_file_option(
     "--like", help="The model whose maps made the moments; its settings hold where none are given."
 )
+@_data.model_file_option("--cross", help="Moments of another party, which has the sensitive columns of these rows.")
+@_data.model_file_option("--shares", help="What it said of --candidates, if there is a --confidence.")
+@click.option("--candidates", type=OutPath(), help="Write models for it to judge, instead of --out.")
 @_data.out_option(default="model.scalefair", help="The model.")
 @_data.reading_options
 @_data.printing_options
@@ -156,10 +159,18 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    moments, like = options.pop("from_moments"), options.pop("like")
+    moments, like, party = (options.pop(name) for name in ("from_moments", "like", "cross"))
+    files = {name: options.pop(name) for name in ("shares", "candidates")}
     settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
         raise click.UsageError("--from-moments and --like go together, and without DATA")
+    if (party is None and any(files.values())) or (moments is None and party):
+        raise click.UsageError("--shares and --candidates go with --cross, and that with --from-moments and --like")
+    if party is not None:
+        from scalefair.cli import parties
+
+        parties.solve_parties({"from-moments": moments, "cross": party, **files}, like, out, console, options["target"])
+        return
     if moments is not None:
         from scalefair.cli.moments import solve
 
