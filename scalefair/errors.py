@@ -159,7 +159,7 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     if eta is not None and unfairness is not None:
         raise ValueError(
             f"eta={eta!r} and unfairness={unfairness!r} are both given; eta is a weight, "
-            "unfairness a limit that finds eta itself: give one of them"
+            "unfairness a limit that determines eta: give one of them"
         )
     if unfairness is not None:
         return np.inf, check_number("unfairness", unfairness, 0.0, 1.0)

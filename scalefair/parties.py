@@ -196,6 +196,6 @@ def _answer(judgement: Judgement | None, candidates: Candidates) -> Judgement:
     if judgement is not None and judgement.candidates == digest(candidates):
         return judgement
     what = "confidence needs a judgement of these candidates by the other party"
-    error = _NotJudgedError(what, "send it PartyMaps.candidates; its PartyMaps.judge judges them")
+    error = _NotJudgedError(what, "send it PartyMaps.candidates, which its PartyMaps.judge evaluates")
     error.candidates = candidates
     raise error

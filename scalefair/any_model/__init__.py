@@ -182,7 +182,7 @@ def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any
         )
     if _has_classes(model, y) and (count := len(np.unique(np.asarray(y)))) > 2:
         raise ValueError(
-            f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with base_estimator=model"
+            f"y has {count} classes, and make_fair supports two; use FairKernelClassifier with base_estimator=model"
         )
 
 
@@ -222,8 +222,8 @@ def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bo
             tested[chosen] = True
     if not tested.any():
         raise ValueError(
-            f"test_size={part!r} of {len(groups)} rows leaves no two rows of any group to judge "
-            "by; give a larger test_size, more rows, or merged levels"
+            f"test_size={part!r} of {len(groups)} rows leaves fewer than two rows of every group "
+            "for the audit; give a larger test_size, more rows, or merged levels"
         )
     return tested
 
@@ -266,7 +266,7 @@ def _words(model: Any, estimator: Any, table: DataFrame, n_rows: int) -> str:
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"
     sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
     return (
-        f"On {n_rows:,} rows held out, the sensitive attributes explain {share['before']:.1%} of "
+        f"On {n_rows:,} held-out rows, the sensitive attributes explain {share['before']:.1%} of "
         f"the variance of the predictions of {name_of(model)}, which {was}, and "
         f"{share['after']:.1%} of those of the fair model (limit {estimator.unfairness:.1%}). "
         f"The {name} went from {table[error]['before']:.4g} to {table[error]['after']:.4g}. "

@@ -176,10 +176,7 @@ def _check_estimator(estimator: Any, y: Any) -> None:
     mean = float(np.mean(np.asarray(y, dtype=np.float64)))
     same = len(y) == moments.n_rows and np.isclose(mean, moments.mean("y")[0], rtol=1e-13, atol=0)
     if same:
-        raise ValueError(
-            "X and y are the rows of fit: their number and the mean of y are the same; give rows "
-            "that the estimator has not seen"
-        )
+        raise ValueError("X and y are the rows of fit: their number and the mean of y are the same; give other rows")
 
 
 def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
@@ -192,8 +189,8 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     error = float(np.mean((h - y) ** 2))
     if error < SUSPICIOUS * expected:
         warnings.warn(
-            "the base model has seen some of these rows, most likely: its squared error on them is "
-            f"{error / expected:.2g} times that out of its folds; give rows that it has not seen",
+            "the base model was most likely fitted on some of these rows: its squared error on them is "
+            f"{error / expected:.2g} times that out of its folds; give other rows",
             stacklevel=3,
         )
 

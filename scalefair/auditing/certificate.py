@@ -25,10 +25,10 @@ LIMITS = {
     "decisions": "largest difference between groups in the rate of positive decisions",
     "odds": "largest difference between groups in the rate of positive decisions at equal targets",
 }
-"""What a limit may be on, and what it is called."""
+"""The quantities that can be limited, in words."""
 
 LEAST_ROWS = 50
-"""Of fewer rows no limit is certified: the distributions are those of large samples."""
+"""With fewer rows no limit is certified: the distributions are those of large samples."""
 
 ASSUMPTIONS = (
     "the rows that calibrated are drawn independently from the population that the limit is about,"

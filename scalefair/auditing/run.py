@@ -32,7 +32,7 @@ from scalefair.measures.group_statistics import SURVEY_SAMPLE_ROWS, GroupSetting
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
 MIN_AUDIT_ROWS = 20
-"""Of fewer rows neither mutual information nor tests of independence tell anything."""
+"""With fewer rows neither mutual information nor tests of independence are meaningful."""
 
 MAX_NAMED_GROUPS = 5
 """Small groups that a warning names."""

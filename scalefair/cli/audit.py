@@ -35,7 +35,7 @@ ERROR_GAPS = (
     "--positive", metavar="LEVEL", help="The level of --truth that counts as 1.  [default: the second of two]"
 )
 @_data.weight_option
-@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@click.option("--threshold", type=float, help="Predictions of at least this number are positive decisions.")
 @_data.choice_option(
     "--missing",
     ("error", "drop", "group"),
@@ -257,7 +257,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
 @_data.unfairness_option(
-    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in their unit."
+    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in units of predictions."
 )
 @_data.confidence_option(default=0.95, help="Probability that a model beyond the limit is refused.")
 @_data.choice_option(
@@ -267,7 +267,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 )
 @_data.column_option("--truth", "Column of the true classes, for odds.")
 @_data.columns_option("--control", "Columns that predictions may depend on.")
-@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@click.option("--threshold", type=float, help="Predictions of at least this number are positive decisions.")
 @_data.weight_option
 @_data.seed_option
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")

@@ -138,7 +138,7 @@ def fit_model(
 @_data.drop_option
 @_data.model_file_option("--from-moments", help="Solve from merged moments, without DATA; needs --like.")
 @_data.model_file_option(
-    "--like", help="The model whose maps made the moments; its settings hold where none are given."
+    "--like", help="The model whose maps the moments were made with; other options default to its settings."
 )
 @_data.model_file_option("--cross", help="Moments of another party, which has the sensitive columns of these rows.")
 @_data.model_file_option("--shares", help="What it said of --candidates, if there is a --confidence.")
@@ -251,5 +251,5 @@ def words(out: Path, record: dict[str, Any]) -> str:
     if "r2_cv" in record:
         parts.append(f"held-out R² {record['r2_cv']:.3f}")
     if record.get("rows_of_trees", record["rows"]) < record["rows"]:
-        parts.append(f"{TREES} learnt from {record['rows_of_trees']:,} rows")
+        parts.append(f"{TREES} fitted on {record['rows_of_trees']:,} rows")
     return f"{out}: {'; '.join(parts)}"

@@ -73,9 +73,8 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     Notes
     -----
-    As a function of the length scales the evidence has several maxima and, where the best noise
-    jumps, kinks. If a line search fails at a kink, the search continues from there; `n_restarts`
-    searches for other maxima.
+    As a function of the length scales the evidence has several maxima and, where the best noise jumps, kinks. If a
+    line search fails at a kink, the search continues from there; `n_restarts` searches for other maxima.
 
     Examples
     --------

@@ -296,8 +296,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     """Fair kernel regression with any loss that chooses alpha and eta by cross-validation.
 
     As :class:`FairKernelRegressor`, with the ridge and the weight of the penalty chosen as
-    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` has a
-    closed form.
+    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` has a closed form.
 
     Parameters
     ----------

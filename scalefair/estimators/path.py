@@ -265,7 +265,7 @@ def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAtta
     least = np.nanmin(shares, initial=np.inf)
     return NotAttainableError(
         f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
-        f"{least:.4g}; allow more, or use a finer or longer grid of etas"
+        f"{least:.4g}; raise the limit, or use a finer or longer grid of etas"
     )
 
 

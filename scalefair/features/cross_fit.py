@@ -226,8 +226,8 @@ def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
     ratio = _error_ratio(model, chunk)
     if ratio is not None and ratio < SUSPICIOUS:
         text += (
-            f"; it has seen them, most likely: its squared error on them is {ratio:.2g} times that "
-            "of a fresh copy on rows that it has not seen"
+            f"; most likely it was fitted on them: its squared error on them is {ratio:.2g} times that "
+            "of a fresh copy on rows that it was not fitted on"
         )
     warnings.warn(f"{text}; give sklearn.base.clone(model) to have it cross-fitted", stacklevel=stacklevel)
 

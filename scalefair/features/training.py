@@ -222,7 +222,7 @@ def _check_survey(survey: Survey) -> None:
             # Too large numbers are refused chunk by chunk.
             if 0 < size < 1 / LARGEST:
                 raise InputError(
-                    f"column {j} of {name} spreads over {size:.3g}, too little to square",
+                    f"column {j} of {name} has a spread of {size:.3g}, too small to square",
                     f"rescale it, to at least {1 / LARGEST:g}",
                     column=column.name,
                     where=part,

@@ -79,7 +79,7 @@ class Variable:
         if count > MAX_GROUPS:
             problem = f"have {count:,} combinations, at most {MAX_GROUPS:,} can be compared"
         elif count and count >= n_rows:
-            problem = f"are different in each of {n_rows:,} rows: nothing can be said of groups"
+            problem = f"are different in each of {n_rows:,} rows, so groups cannot be compared"
         if problem:
             raise TooFineError(
                 f"{self.name}: the categories of {', '.join(codes) or 'its columns'} {problem}",

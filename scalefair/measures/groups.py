@@ -19,7 +19,7 @@ from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.group_statistics import GroupSettings, survey_groups
 
 MIN_GROUP_SIZE = 30
-"""Groups with fewer rows are called too small to judge."""
+"""Groups with fewer rows are called small."""
 
 GROUP_COLUMNS = ("attribute", "group", "metric", "count", "weight", "value", "low", "high", "small")
 
@@ -261,7 +261,7 @@ def group_gaps(
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
-            f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit compares several"
+            f"y_pred has {len(rows.models)} models; group_gaps takes one: scalefair.audit compares several"
         )
     counted = count_groups(survey_groups(rows, settings))
     gaps = group_frames(counted, 0)

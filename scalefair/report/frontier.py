@@ -150,7 +150,7 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
     against = outputs(models[-1].model, test.X)
     judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
-        notes.append(f"{left_out:,} held-out rows are alone in their group and are not judged")
+        notes.append(f"{left_out:,} held-out rows are the only one in their group and are left out")
     positions = tuple(judge_model(one, judge, test, against, notes) for one in models)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
     revealed = measure_proxies(problem, notes)
@@ -166,7 +166,7 @@ def _notes(choice: ModelChoice | None, estimator: Any, rows: int, caught: list[w
     if choice is not None:
         notes.insert(0, f"Model {choice.summary}")
     if (seen := vars(estimator).get("n_base_samples_", rows)) < rows:
-        notes.append(f"the base model learnt from a sample of {seen:,} rows")
+        notes.append(f"the base model was fitted on a sample of {seen:,} rows")
     return notes
 
 

@@ -184,15 +184,15 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
     """Warn that the prediction is a constant, and why."""
     least = float(np.nanmin(scores.bounds(etas, unfairness), initial=np.inf))
     reason = (
-        "every fit does, as where y is constant"
+        "every fit does, for example because y is constant"
         if np.isinf(least)
-        else "no fit within the limit errs less on held-out rows than a constant does"
+        else "no fit within the limit has less held-out error than a constant"
         if least <= unfairness or unfairness == 0
         else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
     )
     warnings.warn(
-        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; allow more "
-        "than that, or give more rows, or more or other features",
+        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; raise the "
+        "limit, or give more rows, or more or other features",
         UserWarning,
         stacklevel=2,
     )
