@@ -307,7 +307,11 @@ class Rows:
         self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass; `checkpoint` is one, or a path."""
-        design, size = self.design, self.chunk_rows or self._size()
+        design, source, size = self.design, self.source, self.chunk_rows or self.design.chunk_rows()
+        if isinstance(source, ArraySource) and source.n_rows * design.blocks["phi"] ** 2 >= DIVIDED_WORK:
+            # One chunk for each thread, also where all rows would be one.
+            per_thread = -(-source.n_rows // (source.n_threads or available_threads()))
+            size = self.chunk_rows or min(size, per_thread)
         start = partial(MomentAccumulator, design, folds, size, cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
         # Of a single chunk too: BLAS would wake its threads for every block of rows.
@@ -321,10 +325,3 @@ class Rows:
         if not design.whiten_rows and design.phi.linear_ is not None:
             moments = FoldMoments(part.transform(phi=design.phi.linear_) for part in moments)
         return by_knowledge(moments) if design.partial else moments
-
-    def _size(self) -> int:
-        """Return the rows of a chunk: few in memory are divided among threads, which BLAS would do badly."""
-        size, source = self.design.chunk_rows(), self.source
-        if isinstance(source, ArraySource) and source.n_rows * self.design.blocks["phi"] ** 2 >= DIVIDED_WORK:
-            return min(size, -(-source.n_rows // (source.n_threads or available_threads())))
-        return size
