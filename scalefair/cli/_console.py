@@ -44,7 +44,7 @@ REMEDIES = {
 OPTIONS = {
     r"missing='(\w+)'": r"--missing \1", "use FairKernelRidge or another regressor": "give --kind regression",
     "classes are for a classifier, such as FairKernelClassifier": "for classes give --kind classification",
-    r"PartyMaps\.candidates; its PartyMaps\.judge judges": "--candidates; its moments --cross --judge judges",
+    r"PartyMaps\.candidates, which its PartyMaps\.judge": "--candidates, which its moments --cross --judge",
 }  # fmt: skip
 """Options that remedies mean by what Python calls them."""
 

@@ -166,15 +166,9 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
         raise click.UsageError("--from-moments and --like go together, and without DATA")
     if (party is None and any(files.values())) or (moments is None and party):
         raise click.UsageError("--shares and --candidates go with --cross, and that with --from-moments and --like")
-    if party is not None:
-        from scalefair.cli import parties
-
-        parties.solve_parties({"from-moments": moments, "cross": party, **files}, like, out, console, options["target"])
-        return
     if moments is not None:
-        from scalefair.cli.moments import solve
-
-        solve(moments, like, out, console, settings)
+        files |= {"from-moments": moments, "cross": party}
+        _fit_moments(files, like, out, console, target=options["target"], settings=settings)
         return
     with reading.open(console) as table:
         roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]
@@ -193,6 +187,16 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     }  # fmt: skip
     compared = f"; model {choice.summary}" if len(candidates) > 1 else ""
     console.result(record, words(out, record) + compared)
+
+
+def _fit_moments(files: Any, like: Any, out: Path, console: Console, *, target: Any, settings: ModelOptions) -> None:
+    """Fit a model to moments of one kind of rows, or of two parties."""
+    from scalefair.cli import moments, parties
+
+    if files["cross"] is None:
+        moments.solve(files["from-moments"], like, out, console, settings)
+    else:
+        parties.solve_parties(files, like, out, console, target)
 
 
 def describe(model: Any) -> dict[str, Any]:
