@@ -89,9 +89,7 @@ class Classification(ClassifierMixin, LossBase):
         @@ (k,) or (k, number of classes)
         """
         scores = self._scores(X)
-        if len(self.classes_) > 2:
-            return scores
-        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return scores if len(self.classes_) > 2 else _log_odds(scores)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, in the order of `classes_`.
@@ -99,6 +97,11 @@ class Classification(ClassifierMixin, LossBase):
         @@ (k, number of classes)
         """
         return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
+
+    def _scores_and_probabilities(self, X: Any) -> tuple[Any, Any]:
+        """Return `decision_function` and `predict_proba` of two classes by one pass."""
+        scores = self._scores(X)
+        return _log_odds(scores), _probabilities(vars(self).get("loss_"), scores)
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
@@ -165,6 +168,11 @@ class FairKernelClassifier(Classification):
         tol: float = 1e-10, max_iter: int = 50, n_jobs: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self._store(locals())
+
+
+def _log_odds(scores: Any) -> Any:
+    """Return the scores of two classes as one."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
 
 def _probabilities(loss: Any, f: Array) -> Array:
