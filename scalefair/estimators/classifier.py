@@ -75,7 +75,7 @@ class Classification(ClassifierMixin, LossBase):
         return SumToZero(loss) if isinstance(inner, Multinomial) else loss
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
-        return partial(_probabilities, loss)
+        return partial(probabilities, loss)
 
     def _rows_again(self, given: Chunk) -> Rows:
         y, numbers = labels.known_labels(self, given.x, given.y, given.weight)
@@ -89,19 +89,16 @@ class Classification(ClassifierMixin, LossBase):
         @@ (k,) or (k, number of classes)
         """
         scores = self._scores(X)
-        return scores if len(self.classes_) > 2 else _log_odds(scores)
+        if len(self.classes_) > 2:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, in the order of `classes_`.
 
         @@ (k, number of classes)
         """
-        return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
-
-    def _scores_and_probabilities(self, X: Any) -> tuple[Any, Any]:
-        """Return `decision_function` and `predict_proba` of two classes by one pass."""
-        scores = self._scores(X)
-        return _log_odds(scores), _probabilities(vars(self).get("loss_"), scores)
+        return self._scores(X, partial(probabilities, vars(self).get("loss_")))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
@@ -116,7 +113,7 @@ class Classification(ClassifierMixin, LossBase):
         if "decisions_" in vars(self):
             return labels.decoded(self._decided(X, FairDecisions.decide), self.classes_)
         loss = vars(self).get("loss_")
-        codes = self._scores(X, lambda f: np.argmax(_probabilities(loss, f), axis=1).astype(np.float64))
+        codes = self._scores(X, lambda f: np.argmax(probabilities(loss, f), axis=1).astype(np.float64))
         return labels.decoded(codes, self.classes_)
 
 
@@ -170,12 +167,8 @@ class FairKernelClassifier(Classification):
         self._store(locals())
 
 
-def _log_odds(scores: Any) -> Any:
-    """Return the scores of two classes as one."""
-    return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
-
-
-def _probabilities(loss: Any, f: Array) -> Array:
+def probabilities(loss: Any, f: Array) -> Array:
+    """Return the probabilities of the classes from scores of shape (k, t)."""
     if f.shape[1] > 1:
         return np.asarray(loss.inverse_link(f))
     p = loss.inverse_link(f[:, 0])
