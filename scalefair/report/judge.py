@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from scalefair._typing import Array, DataFrame
 from scalefair.auditing import audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import CannotJudgeError
 from scalefair.measures.group_metrics import Mask
 from scalefair.measures.group_rows import open_audit
@@ -100,6 +101,7 @@ class Judge:
         """Whether the targets are 0 and 1, so that predictions are probabilities."""
         return bool(np.isin(self.y, (0.0, 1.0)).all())
 
+    @one_blas_thread()  # sums of few rows, whose threads would wait for each other
     def positions(self, given: Sequence[Outputs], against: Outputs | None = None) -> list[Position]:
         """Return the numbers of models, yet without names, from what they say of the held-out rows.
 
