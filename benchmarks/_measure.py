@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -100,6 +101,21 @@ def stamp(seeds: str = "0") -> str:
             versions.append(f"{name} {version(name)}")
     day = datetime.now(UTC).date()
     return f"# commit {commit}; {day}; seeds {seeds}; {', '.join(versions)}"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a script has measured: each number is printed when it is there, and all are saved at the end."""
+
+    form: str = ".3f"
+    lines: list[tuple[str, float, str]] = field(default_factory=list)
+
+    def __call__(self, name: str, value: float, target: str = "") -> None:
+        print(f"{name}: {value:{self.form}} {target}", flush=True)
+        self.lines.append((name, float(f"{value:{self.form}}"), target))
+
+    def save(self, file: str) -> None:
+        save_table(RESULTS / file, [("what", "value", "target"), *self.lines])
 
 
 def save_table(path: Path, lines: Iterable[Sequence[Any]], *stamps: str) -> None:

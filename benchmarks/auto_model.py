@@ -24,7 +24,7 @@ from benchmarks._frontier_data import load
 from benchmarks._measure import RESULTS, save_frame
 from benchmarks.frontier import base_model
 from scalefair.cli._model import ModelOptions
-from scalefair.estimators.choice import choose_model
+from scalefair.estimators.path import choose_model
 from scalefair.measures import explained_share
 
 MAX_TEST_ROWS = 50_000

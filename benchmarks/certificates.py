@@ -35,7 +35,6 @@ from scalefair import FairKernelRidgeCV
 from scalefair._hash import balanced_fold
 from scalefair.auditing.certificate import Claim, check_calibration
 from scalefair.errors import InputError
-from scalefair.estimators.certified import path_etas
 from scalefair.features import OneHot
 from scalefair.features.base import whitened
 from scalefair.features.mixed import mixed_map, units_of
@@ -43,6 +42,7 @@ from scalefair.measures.bounds import share_distributions
 from scalefair.moments import Moments
 from scalefair.penalties import normalized, variance_of
 from scalefair.solve.fit import Spec
+from scalefair.solve.limit import path_etas
 from scalefair.solve.ridge.direct import fit_ridge
 from scalefair.solve.ridge.path import Spectrum, side_by_side
 from scalefair.solve.ridge.system import System

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import norm
 
-from benchmarks._measure import RESULTS, peak_megabytes, save_table
+from benchmarks._measure import Numbers, peak_megabytes
 from scalefair import FairGPRegressor
 from scalefair.data.sources import ArraySource
 from scalefair.datasets import load_adult, make_toy1
@@ -153,11 +153,7 @@ def main() -> None:
     options = parser.parse_args()
     quick = options.quick
     warnings.simplefilter("ignore")  # of length scales at their bounds, which ARD is about
-    lines: list[tuple[str, float, str]] = []
-
-    def keep(name: str, value: float, target: str = "") -> None:
-        print(f"{name}: {value:.3f} {target}", flush=True)
-        lines.append((name, round(value, 3), target))
+    keep = Numbers()
 
     n, m = (2_000, 50) if quick else (20_000, 500)
     ratio, spent = evidence_over_moments(n, 100, m, 2 if quick else 7)
@@ -177,7 +173,7 @@ def main() -> None:
         found = acs_coverage(path, *((1_000, 50) if quick else (20_000, 500)), eta)
         keep(f"coverage of 90 % intervals, ACS income, eta={eta:g}", found, "0.87 to 0.93")
     if not quick:
-        save_table(RESULTS / "gp.csv", [("what", "value", "target"), *lines])
+        keep.save("gp.csv")
 
 
 if __name__ == "__main__":

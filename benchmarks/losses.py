@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._frontier_data import DATA
-from benchmarks._measure import RESULTS, peak_megabytes, read_table, save_table
+from benchmarks._measure import RESULTS, Numbers, peak_megabytes, read_table, save_table
 from scalefair import FairKernelClassifier, FairKernelClassifierCV
 from scalefair.data.encoding import TableEncoder
 from scalefair.data.sources import ArraySource
@@ -258,11 +258,7 @@ def save(part: str, lines: list[tuple[str, float, str]]) -> None:
 
 
 def run(part: str, options: argparse.Namespace) -> None:
-    lines: list[tuple[str, float, str]] = []
-
-    def keep(name: str, value: float, target: str = "") -> None:
-        print(f"{name}: {value:.6g} {target}", flush=True)
-        lines.append((name, float(f"{value:.6g}"), target))
+    keep = Numbers(".6g")
 
     data = acs(options.acs_rows) if part == "acs" else adult()
     if part == "passes":
@@ -276,7 +272,7 @@ def run(part: str, options: argparse.Namespace) -> None:
         cross_validated(data, options.fair_features, keep)
     else:
         against_fairlearn(part, data, options.fair_features, options.limits, keep)
-    save(part, lines)
+    save(part, keep.lines)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks._measure import RESULTS, peak_megabytes, save_table
+from benchmarks._measure import Numbers, peak_megabytes
 from scalefair import scan_parquet
 from scalefair.features.base import whitened
 from scalefair.measures import explained_share, hsic, hsic_test, mutual_information
@@ -155,11 +155,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
-    lines: list[tuple[str, float, str]] = []
-
-    def keep(name: str, value: float, target: str = "") -> None:
-        print(f"{name}: {value:.3f} {target}", flush=True)
-        lines.append((name, round(value, 3), target))
+    keep = Numbers()
 
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         table = write_table(Path(scratch) / "table", options.rows)
@@ -186,7 +182,7 @@ def main() -> None:
     keep("largest error of p-values, 2000 rows", permutation_error(2000, 5), "<= 0.02")
     x, y = pair_of(100_000)
     keep("mutual information, 100000 rows, seconds", seconds(lambda: mutual_information(x, y), 1), "< 60")
-    save_table(RESULTS / "measures.csv", [("what", "value", "target"), *lines])
+    keep.save("measures.csv")
 
 
 if __name__ == "__main__":

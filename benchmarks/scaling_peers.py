@@ -50,39 +50,30 @@ def table(n: int) -> Arrays:
     return X, y, s
 
 
+def our_model(m: int, feature_map: str) -> Any:
+    from scalefair import FairKernelRidge
+
+    return FairKernelRidge(
+        feature_map=feature_map, n_components=m, length_scale=LENGTH_SCALE, eta=1.0, alpha=ALPHA,
+        sensitive_kernel="categorical", random_state=0,
+    )  # fmt: skip
+
+
 def streamed(n: int, m: int) -> Callable[[], Any]:
-    from scalefair import BatchSource, FairKernelRidge
+    from scalefair import BatchSource
 
     def batches() -> Any:
         for number, start in enumerate(range(0, n, BATCH)):
             X, y, s = batch(number, min(BATCH, n - start))
             yield X, y, s, None
 
-    model = FairKernelRidge(
-        feature_map="fourier",
-        n_components=m,
-        length_scale=LENGTH_SCALE,
-        eta=1.0,
-        alpha=ALPHA,
-        sensitive_kernel="categorical",
-        random_state=0,
-    )
+    model = our_model(m, "fourier")
     return lambda: model.fit(BatchSource(batches), None)
 
 
 def ours(n: int, m: int, feature_map: str = "nystroem") -> Callable[[], Any]:
-    from scalefair import FairKernelRidge
-
     X, y, s = table(n)
-    model = FairKernelRidge(
-        feature_map=feature_map,
-        n_components=m,
-        length_scale=LENGTH_SCALE,
-        eta=1.0,
-        alpha=ALPHA,
-        sensitive_kernel="categorical",
-        random_state=0,
-    )
+    model = our_model(m, feature_map)
     return lambda: model.fit(X, y, sensitive_features=s)
 
 

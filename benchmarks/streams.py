@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks._measure import RESULTS, peak_megabytes, save_table
+from benchmarks._measure import Numbers, peak_megabytes
 from scalefair import FairKernelRidge, scan_parquet
 from scalefair.datasets import make_biased_income
 
@@ -126,11 +126,7 @@ def main() -> None:
     parser.add_argument("--long-rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
-    lines: list[tuple[str, float, str]] = []
-
-    def keep(name: str, value: float, target: str = "") -> None:
-        print(f"{name}: {value:.3f} {target}", flush=True)
-        lines.append((name, round(value, 3), target))
+    keep = Numbers()
 
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         table = write_table(Path(scratch) / "table", options.rows)
@@ -148,7 +144,7 @@ def main() -> None:
         keep("reading parquet / frames in memory, m=300", streamed / in_memory, "<= 1.25")
         long = write_table(Path(scratch) / "long", options.long_rows)
         keep(f"peak MB, {options.long_rows} rows from parquet, m=300", peak_megabytes(LONG, long), "< 1500")
-    save_table(RESULTS / "streams.csv", [("what", "value", "target"), *lines])
+    keep.save("streams.csv")
 
 
 if __name__ == "__main__":

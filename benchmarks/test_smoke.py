@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from benchmarks import _measure
 from benchmarks._frontier_data import Split
 from benchmarks._measure import read_table, stamps
 from benchmarks.frontier import write
@@ -76,6 +77,10 @@ def modules():
 
 def test_no_module_is_forgotten():
     assert set(modules()) == set(ARGUMENTS) | set(OTHERS)
+
+
+def contents():
+    return {path: path.read_bytes() for path in (HERE / "results").rglob("*.csv")}
 
 
 def few_adults(losses):
@@ -144,10 +149,13 @@ def test_a_benchmark_runs(name, monkeypatch, tmp_path, capsys):
     if name == "measures":
         pair = module.pair_of
         monkeypatch.setattr(module, "pair_of", lambda rows: pair(min(rows, 500)))
-    monkeypatch.setattr(module, "RESULTS", tmp_path, raising=False)
+    kept = contents()
+    for place in (module, _measure):
+        monkeypatch.setattr(place, "RESULTS", tmp_path, raising=False)
     monkeypatch.setattr(sys, "argv", [name, *ARGUMENTS[name]])
     module.main()
     assert capsys.readouterr().out
+    assert contents() == kept, "a smoke run must not change the results that are kept"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -36,6 +36,7 @@ extensions = [
 exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
 nitpicky = True
+toc_object_entries_show_parents = "hide"  # the column of contents is narrow
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",

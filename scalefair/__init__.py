@@ -25,14 +25,14 @@ if TYPE_CHECKING:
         LossPathCV,
         SklearnFairKernel,
     )
-    from scalefair.estimators.decisions import Decisions
-    from scalefair.estimators.parties import PartyMaps
     from scalefair.exporting import to_onnx
     from scalefair.features.cross_fit import CrossFit
     from scalefair.measures.explanation import explain_share
     from scalefair.measures.proxy_shares import proxies
     from scalefair.moments import Moments
+    from scalefair.parties import PartyMaps
     from scalefair.persistence import load, save
+    from scalefair.solve.decisions.fit import Decisions
     from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 
 __version__ = "0.1.0.dev0"
@@ -85,14 +85,14 @@ _HOMES = {
     "data.probabilities": ("group_probabilities",),
     "data.sources": ("BatchSource", "scan_csv", "scan_parquet"),
     "errors": ("NotCertifiedError",),
-    "estimators.decisions": ("Decisions",),
-    "estimators.parties": ("PartyMaps",),
     "exporting": ("to_onnx",),
     "features.cross_fit": ("CrossFit",),
     "measures.explanation": ("explain_share",),
     "measures.proxy_shares": ("proxies",),
     "moments": ("Moments",),
+    "parties": ("PartyMaps",),
     "persistence": ("load", "save"),
+    "solve.decisions.fit": ("Decisions",),
     "solve.dense.kernel": ("FairKernel", "SensitiveRows"),
 }
 """All others are estimators."""

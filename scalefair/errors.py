@@ -1,4 +1,4 @@
-"""Every check of a parameter or of data, once; errors carry what they are about.
+"""Every check of a parameter or of data, once; errors have attributes for their subject.
 
 Callers need not parse the text.
 """
@@ -74,7 +74,7 @@ class NotCertifiedError(InputError):
     least_limit : float
         The least limit that would have been certified.
     rows : float
-        About how many rows to calibrate with the limit would need; infinite where more rows would
+        Approximate number of calibration rows that the limit would need; infinite if more rows would
         not help, because the estimate itself is beyond the limit.
     """
 
@@ -159,7 +159,7 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     if eta is not None and unfairness is not None:
         raise ValueError(
             f"eta={eta!r} and unfairness={unfairness!r} are both given; eta is a weight, "
-            "unfairness a limit that finds eta itself: give one of them"
+            "unfairness a limit that determines eta: give one of them"
         )
     if unfairness is not None:
         return np.inf, check_number("unfairness", unfairness, 0.0, 1.0)

@@ -270,3 +270,13 @@ def check_known(moments: Moments) -> None:
             "give them for more rows, merge rare groups, or use fewer n_sensitive_components",
             where="sensitive_features",
         )
+
+
+def check_control(moments: Moments) -> None:
+    """Raise ValueError if a control determines the group of every row."""
+    left = np.trace(partial_covariance(moments, "xi", "xi"))
+    if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
+        raise ValueError(
+            "control_features determine the sensitive attributes of every row, so that nothing is "
+            "left to be independent of; leave out the column that does, or make it coarser"
+        )

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from scalefair import _files, estimators, kernels, losses, maps
+from scalefair import _files, estimators, kernels, losses, maps, parties
 from scalefair._hash import slots
+from scalefair.auditing.candidates import Candidates, Judgement
 from scalefair.auditing.certificate import Certificate
 from scalefair.data import columns, encoding
 from scalefair.data.preparation import Preparation
 from scalefair.errors import UnsavableError
-from scalefair.estimators import decisions, parties
-from scalefair.estimators.certified import Candidates, Judgement
 from scalefair.features import base_model, blocks, mixed, trees
 from scalefair.features.base_model import SensitiveModels
 from scalefair.features.cross_fit import CrossFit
@@ -35,7 +34,8 @@ from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
 from scalefair.moments.products import CrossMoments
-from scalefair.solve import decisions as solved_decisions
+from scalefair.solve.decisions import fit as decisions
+from scalefair.solve.decisions import rule
 from scalefair.solve.dense import ridge
 from scalefair.solve.dense.kernel import FairKernel, SensitiveRows
 from scalefair.solve.dense.process import ExactDistribution, ExactRows
@@ -49,7 +49,7 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         decisions.Decisions, decisions.FairDecisions, decisions.Crossing,
-        solved_decisions.DecisionRule, solved_decisions.DecisionRates,
+        rule.DecisionRule, rule.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
         Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement,

@@ -50,8 +50,7 @@ def moment(A, B, weight=None):
 
 
 def mean(A, weight=None):
-    w = ones_if_none(weight, len(A))
-    return w @ columns(A) / w.sum()
+    return np.average(columns(A), axis=0, weights=weight)
 
 
 def power(C, exponent):
@@ -130,11 +129,21 @@ def ridge_by_optimiser(Phi, Psi, y, *, alpha, eta, penalty="normalized", eps=1e-
         slope = Phi.T @ residual + alpha * coef + eta * R @ (R.T @ coef)
         return 2 * np.concatenate([[fit_intercept * residual.sum()], slope])
 
-    start = np.zeros(1 + Phi.shape[1])
     # The gradient near the minimum is rounding error before `gtol` is met, so `success` says
     # nothing; the callers compare solutions.
-    best = minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-12})
+    best = minimize(value, np.zeros(1 + Phi.shape[1]), jac=gradient, method="BFGS", options={"gtol": 1e-12})
     return best.x[0] * fit_intercept, best.x[1:]
+
+
+def linear_by_optimiser(loss, X, y, alpha):
+    """[β, b] of least mean loss + α|β|², f = Xβ + b."""
+
+    def objective_and_slope(theta):
+        beta, f = theta[:-1], X @ theta[:-1] + theta[-1]
+        g = loss.gradient(f, y) / len(y)
+        return loss.value(f, y).mean() + alpha * beta @ beta, np.append(X.T @ g + 2 * alpha * beta, g.sum())
+
+    return minimize(objective_and_slope, np.zeros(X.shape[1] + 1), jac=True, tol=1e-12, options={"gtol": 1e-9}).x
 
 
 def ridge_without_covariance(Phi, Psi, y, *, alpha, weight=None, fit_intercept=True):
@@ -357,8 +366,7 @@ def share_distribution(f, Psi, *, eps=0.0, weight=None):
 
 def close(actual, expected, tolerance):
     """Compare relative to the largest entry: single entries may well be near zero."""
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(scale, 1e-300))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(np.abs(expected).max(), 1e-300))
 
 
 def features(seed=0, n=40, m=7, q=3, outputs=None):
@@ -387,7 +395,6 @@ def weights(n, seed=5):
 
 def bound_of_share(folds, rows, limit):
     """The mean share and ¾ of its standard error, which is at least that of normal predictions."""
-    error = np.std(folds, ddof=1) / np.sqrt(len(folds))
+    error, mean = np.std(folds, ddof=1) / np.sqrt(len(folds)), max(np.mean(folds), 0.0)
     normal = np.sqrt(4 * limit * (1 - limit) ** 2 / rows)
-    mean = max(np.mean(folds), 0.0)
     return mean + 0.75 * max(error, normal, np.sqrt(4 * mean * (1 - mean) ** 2 / rows))

@@ -2,8 +2,8 @@
 Auditing boosted trees, and making them fair
 ============================================
 
-Someone hands you a model. It was trained without sex and race, so it cannot discriminate, they say.
-An audit needs only its predictions.
+Suppose you get a model that was trained without sex and race, and are told that it therefore cannot
+discriminate. An audit needs only its predictions.
 """
 
 # %%
@@ -45,8 +45,8 @@ result = scalefair.audit(
 print(result)
 
 # %%
-# Rates of positive decisions, with 95 % intervals. The trees never saw the column, and yet their
-# decisions differ by it.
+# Rates of positive decisions, with 95 % intervals. Sex was not an input of the trees, and yet their
+# decisions differ between the sexes.
 
 _ = result.plot("selection_rate")
 
@@ -84,7 +84,7 @@ _ = both.plot("selection_rate")
 print(both.overall[["model", "accuracy", "selection_rate"]].round(3))
 
 # %%
-# The limit is on scores, and decisions follow them only roughly: look at the rates above before you
-# promise anything about them. :doc:`/decisions` has a limit on the decisions themselves.
+# The limit is on scores, and decisions follow them only roughly, so look at the rates above, too.
+# :doc:`/decisions` explains how to limit the rates of decisions themselves.
 
 # sphinx_gallery_thumbnail_number = 2

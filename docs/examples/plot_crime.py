@@ -2,12 +2,12 @@
 Crime and the racial make-up of a community
 ===========================================
 
-Sensitive attributes need not be groups. Here they are four *numbers*: the shares of black, white,
-Asian and Hispanic people in 1,994 communities of the USA. Cutting them into bins would throw
-away most of their information, and let a model differ freely within each bin.
+Sensitive attributes need not be groups. Here they are four *numbers*: the percentages of black,
+white, Asian and Hispanic people in 1,994 communities of the USA. Cutting them into bins would
+discard most of their information, and let a model differ freely within each bin.
 
 The data are UCI's Communities and Crime, shipped with scalefair. The target is violent crimes per
-head, scaled to [0, 1] by the donor. Recorded crime is not crime: it depends on where police look.
+head, scaled to [0, 1] by the donor. Recorded crime is not actual crime: it depends on policing.
 """
 
 # %%
@@ -32,9 +32,9 @@ plain = FairKernelRidgeCV(etas=[0.0], **settings).fit(X_train, y[train])
 # %%
 # The same with a limit
 # ---------------------
-# The four shares together may explain at most 5 % of the variance of the predictions, on rows held
-# out. With 1,395 rows and four continuous attributes the best function of s is easily overfitted,
-# hence ``eps=1e-2``.
+# The four attributes together may explain at most 5 % of the variance of the predictions, on
+# held-out rows. With 1,395 rows and four continuous attributes the best function of s is easily
+# overfitted, hence ``eps=1e-2``.
 
 fair = FairKernelRidgeCV(unfairness=0.05, eps=1e-2, **settings).fit(X_train, y[train])
 held_out, error = fair.explained_share_cv_, fair.explained_share_cv_error_
@@ -42,8 +42,8 @@ print(f"held-out share in cross-validation: {held_out:.3f} ± {error:.3f}")
 _ = fair.path_.plot()
 
 # %%
-# Communities that neither model has seen
-# ---------------------------------------
+# New communities
+# ---------------
 
 import pandas as pd
 
@@ -64,8 +64,8 @@ print(table.round(3))
 
 # %%
 # The cost is high here, because race and recorded crime are closely linked in these data. A low
-# p-value beside a low share means that the *means* hardly depend on the shares of races any more,
-# while the *spread* still does.
+# p-value with a low share means that the *means* hardly depend on the attributes any more, while
+# the *spread* still does.
 
 import matplotlib.pyplot as plt
 

@@ -1,10 +1,10 @@
 """
-A fair Gaussian process, and how sure it is
+A fair Gaussian process and its uncertainty
 ===========================================
 
-A Gaussian process says how sure it is of every prediction. The fair one keeps that: it is an
+A Gaussian process gives the uncertainty of every prediction, and so does the fair one: it is an
 ordinary process under a prior that makes functions which depend on the sensitive attribute
-unlikely. Here the attribute is a *number*: the share of black people in a community.
+unlikely. Here the attribute is a *number*: the percentage of black people in a community.
 
 The data are UCI's Communities and Crime, shipped with scalefair: 1,994 communities of the USA.
 """
@@ -14,7 +14,7 @@ The data are UCI's Communities and Crime, shipped with scalefair: 1,994 communit
 # ------------
 # Violent crimes per head, scaled to [0, 1] by the donor, from income, poverty, unemployment,
 # education, families, home ownership, density and rent. Race is not an input, but several of these
-# go along with it.
+# are correlated with it.
 
 import os
 
@@ -58,8 +58,8 @@ print(f"held-out share {fair.explained_share_cv_:.3f} ± {fair.explained_share_c
 # Mean and standard deviation
 # ---------------------------
 # Communities are sorted into eight parts of equal size by the attribute. The bands are one standard
-# deviation of f, the mean over the communities of a part. The fair mean is much flatter, and the
-# bands are still there.
+# deviation of f, averaged over the communities of a part. The fair mean is much flatter, and its
+# uncertainty is still known.
 
 import matplotlib.pyplot as plt
 
@@ -84,12 +84,11 @@ ax.set(xlabel="racepctblack (scaled)", ylabel="predicted violent crimes per head
 _ = ax.legend(frameon=False)
 
 # %%
-# Are the intervals honest?
-# -------------------------
-# Nine in ten of the 90 % intervals for new communities should contain what was recorded there. The
-# fair process makes a statement about crime as it would be if it did not depend on the attribute,
-# so its intervals need not cover the recorded numbers as well. What the limit costs is the
-# difference in R².
+# Are the intervals correct?
+# --------------------------
+# Nine in ten of the 90 % intervals for new communities should contain the recorded crime. The fair
+# process describes crime as it would be if it did not depend on the attribute, so its intervals
+# need not cover the recorded numbers as well. The cost of the limit is the difference in R².
 
 from scalefair.measures import explained_share
 

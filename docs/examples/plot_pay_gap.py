@@ -2,14 +2,14 @@
 Pay gap: income in two surveys
 ==============================
 
-A model of pay learns the gaps that are in its table. This page asks three questions. How much of
-the model's predictions do gender, race and age explain? Does it help to leave these columns out?
-What does it cost to limit their share?
+A model of pay learns the gaps in its training data. This page asks three questions. How much of the
+variance of its predictions do gender, race and age explain? Does it help to leave these columns
+out? How much accuracy does it cost to limit their share?
 
 The table is the American Community Survey of 2018: log income of workers in the USA. It is not
 shipped with scalefair: the environment variable ``SCALEFAIR_DATA`` names a folder with
 ``acs_income_2018_regression/``. Without it, the **Adult** census table is used instead, which is
-shipped: income above 50,000 dollars, as 0 or 1. The first line of output says which of them it was.
+shipped: income above 50,000 dollars, as 0 or 1. The first line of output names the table.
 """
 
 # %%
@@ -65,8 +65,8 @@ s_test = X.loc[test, sensitive]
 # %%
 # Leaving the columns out
 # -----------------------
-# The usual first thought. But the other columns reveal something about gender, race and age, and
-# bring a part of the gap back.
+# This is the usual first idea. But the other columns reveal something about gender, race and age,
+# and so a part of the gap remains.
 
 from scalefair import FairKernelRidgeCV
 from scalefair.measures import explained_share
@@ -82,9 +82,9 @@ print(f"and {explained_share(without, s_test):.1%} of the predictions of a model
 # %%
 # The whole trade-off, from one fit
 # ---------------------------------
-# Each grey point is a model, judged on rows that it was not fitted on. The line joins those that no
-# other beats in both respects. The diamond is the best one within the limit. The limit is ours to
-# choose: here a tenth of the share that the columns have in pay itself.
+# Each grey point is a model, evaluated on rows that it was not fitted on. The line joins the models
+# for which no other is both more accurate and fairer. The diamond is the best one within the limit.
+# Here the limit is a tenth of the share that the columns explain of pay itself.
 
 from scalefair.plots import FairPathDisplay, GroupDistributionDisplay
 
@@ -95,8 +95,8 @@ _ = FairPathDisplay.from_estimator(fair)
 # %%
 # On the other half of the rows
 # -----------------------------
-# Share and accuracy of three models on rows that none of them has seen. With the columns left out
-# the share is whatever the other columns happen to reveal. With a limit it is what was asked for,
+# Share and accuracy of three models on rows that none of them was fitted on. With the columns left
+# out the share depends on what the other columns happen to reveal. With a limit it is as requested,
 # up to sampling error.
 
 before = fair.path_.at(alpha=fair.alpha_, eta=0.0).predict(X[test])

@@ -2,19 +2,19 @@
 Ten million rows on a laptop
 ============================
 
-The exact kernel method needs a matrix of n × n: for ten million rows 800 terabytes. scalefair needs
-sums over rows, so it can read them batch by batch and forget them. This page makes a pay table of
-ten million rows, 100,000 at a time, and fits the whole cross-validated frontier without ever
-holding more than a few batches.
+The exact kernel method needs an n × n matrix: 800 terabytes for ten million rows. scalefair needs
+only sums over rows, so it can read them batch by batch. This page makes a pay table of ten million
+rows, 100,000 at a time, and fits the whole cross-validated frontier with only a few batches in
+memory.
 
-With ``SCALEFAIR_QUICK=1`` the table has 300,000 rows; the output says how many there were.
+With ``SCALEFAIR_QUICK=1`` the table has 300,000 rows; the output gives the number.
 """
 
 # %%
 # A table that is never in memory
 # -------------------------------
-# All it takes is a function that returns the batches afresh each time it is called: from files, a
-# database or a generator, as here.
+# All you need is a function that returns the batches anew in each call: from files, from a database
+# or, as here, from a generator.
 
 import os
 from time import perf_counter
@@ -40,7 +40,7 @@ def batches():
 
 
 def peak_memory():
-    """Most memory this process has held, in MB; None where the system does not tell."""
+    """Return the peak memory of this process in MB; None if the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -57,17 +57,17 @@ if before is not None:
 print(f"held-out share {model.explained_share_cv_:.4f}, limit 0.01")
 
 # %%
-# On two cores, with nothing else on the machine, the full run took 43 s and 163 MB more than
+# On two otherwise idle cores the full run took 43 s and 163 MB more than
 # before the fit: ten million rows, 200 features, 25 weights times 10 ridges, five folds.
 #
-# With so many rows little is left to chance: the standard errors of the frontier are smaller than
-# its points.
+# With so many rows sampling errors are tiny: the standard errors on the frontier are smaller than
+# the markers.
 
 _ = model.path_.plot()
 
 # %%
-# Was it right?
-# -------------
+# Is the fair model closer to fair pay?
+# -------------------------------------
 # In this table everyone's fair pay is known: the target without the bias. New rows show that the
 # fair model, although fitted to biased pay, comes closer to it than an ordinary fit.
 

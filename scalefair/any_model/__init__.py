@@ -1,4 +1,4 @@
-"""Make an existing model fair, and see how far it is from the best possible.
+"""Make an existing model fair, and compare it with the known optimum.
 
 `make_fair` is here; `limit_gap`, the distance to the known limit, in limit.py.
 """
@@ -36,7 +36,7 @@ TEST_SIZE = 0.25
 
 @dataclass(frozen=True, eq=False)
 class FairModel:
-    """What :func:`scalefair.make_fair` returns.
+    """Result of :func:`scalefair.make_fair`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class FairModel:
     path : FairPath or LossPathCV
         The accuracy–fairness frontier.
     before, after : Audit
-        Of the given model and of the fair one, on the rows held out.
+        Audits of the given model and of the fair one, on the held-out rows.
     table : DataFrame
         Share and error of both models on those rows.
     held_out : array of int
@@ -85,7 +85,7 @@ def make_fair(
     hide_sensitive: bool = False, test_size: float = TEST_SIZE, refit: bool = False,
     random_state: Any = None, **parameters: Any,
 ) -> FairModel:  # fmt: skip
-    """Make a model fair in one call, and audit it before and after on rows held out.
+    """Make a model fair in one call, and audit it before and after on held-out rows.
 
     The cross-fitted prediction of the model becomes a feature of a :class:`FairKernelRidgeCV`, or
     :class:`FairKernelClassifierCV` if it is a classifier, under a limit on the explained share.
@@ -182,7 +182,7 @@ def _check_arguments(model: Any, X: Any, y: Any, test_size: Any, unfairness: Any
         )
     if _has_classes(model, y) and (count := len(np.unique(np.asarray(y)))) > 2:
         raise ValueError(
-            f"y has {count} classes, and make_fair audits two; use FairKernelClassifier with base_estimator=model"
+            f"y has {count} classes, and make_fair supports two; use FairKernelClassifier with base_estimator=model"
         )
 
 
@@ -222,8 +222,8 @@ def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bo
             tested[chosen] = True
     if not tested.any():
         raise ValueError(
-            f"test_size={part!r} of {len(groups)} rows leaves no two rows of any group to judge "
-            "by; give a larger test_size, more rows, or merged levels"
+            f"test_size={part!r} of {len(groups)} rows leaves fewer than two rows of every group "
+            "for the audit; give a larger test_size, more rows, or merged levels"
         )
     return tested
 
@@ -266,7 +266,7 @@ def _words(model: Any, estimator: Any, table: DataFrame, n_rows: int) -> str:
     was = "was fitted before" if is_fitted(model) else "was fitted on the other rows"
     sees = estimator.sensitive_columns is not None and not estimator.hide_sensitive
     return (
-        f"On {n_rows:,} rows held out, the sensitive attributes explain {share['before']:.1%} of "
+        f"On {n_rows:,} held-out rows, the sensitive attributes explain {share['before']:.1%} of "
         f"the variance of the predictions of {name_of(model)}, which {was}, and "
         f"{share['after']:.1%} of those of the fair model (limit {estimator.unfairness:.1%}). "
         f"The {name} went from {table[error]['before']:.4g} to {table[error]['after']:.4g}. "

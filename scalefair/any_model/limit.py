@@ -1,4 +1,4 @@
-"""How far a frontier is from the known limit: the best predictor, centred and rescaled.
+"""The distance of a frontier from the known optimum: the best predictor, centred and rescaled.
 
 Where s is among the inputs, no predictor of a given share has less error than a multiple of h − c(E[h|s] − E h), h =
 E[y|x], for some c in [0, 1]. The best available h takes the place of E[y|x]. Where s is hidden, give the prediction of
@@ -85,7 +85,7 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LimitGap:
-    """What :func:`scalefair.limit_gap` returns.
+    """Result of :func:`scalefair.limit_gap`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class LimitGap:
         Mean of rmse / limit's rmse − 1 over the shares that both curves cover: 0.02 is two per cent
         more error than the limit.
     best : str
-        The predictor h that the limit is made of: "base_estimator", "eta=0" or "given".
+        The predictor h that defines the optimum: "base_estimator", "eta=0" or "given".
     """
 
     table: DataFrame
@@ -176,10 +176,7 @@ def _check_estimator(estimator: Any, y: Any) -> None:
     mean = float(np.mean(np.asarray(y, dtype=np.float64)))
     same = len(y) == moments.n_rows and np.isclose(mean, moments.mean("y")[0], rtol=1e-13, atol=0)
     if same:
-        raise ValueError(
-            "X and y are the rows of fit: their number and the mean of y are the same; give rows "
-            "that the estimator has not seen"
-        )
+        raise ValueError("X and y are the rows of fit: their number and the mean of y are the same; give other rows")
 
 
 def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
@@ -192,8 +189,8 @@ def _warn_of_seen(estimator: Any, h: Array | None, y: Array) -> None:
     error = float(np.mean((h - y) ** 2))
     if error < SUSPICIOUS * expected:
         warnings.warn(
-            "the base model has seen some of these rows, most likely: its squared error on them is "
-            f"{error / expected:.2g} times that out of its folds; give rows that it has not seen",
+            "the base model was most likely fitted on some of these rows: its squared error on them is "
+            f"{error / expected:.2g} times that out of its folds; give other rows",
             stacklevel=3,
         )
 

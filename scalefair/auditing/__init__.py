@@ -1,4 +1,4 @@
-"""Audits and certificates: how far predictions depend on attributes, and limits that are kept."""
+"""Audits and certificates: how far predictions depend on attributes, and whether a limit holds."""
 
 from scalefair.auditing.certificate import Certificate
 from scalefair.auditing.certification import certify

@@ -1,4 +1,4 @@
-"""Certificates: a limit that holds on the population with a stated probability."""
+"""Certificates: a limit that holds in the population with a stated probability."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LIMITS = {
     "decisions": "largest difference between groups in the rate of positive decisions",
     "odds": "largest difference between groups in the rate of positive decisions at equal targets",
 }
-"""What a limit may be on, and what it is called."""
+"""The quantities that can be limited, in words."""
 
 LEAST_ROWS = 50
-"""Of fewer rows no limit is certified: the distributions are those of large samples."""
+"""With fewer rows no limit is certified: the distributions are those of large samples."""
 
 ASSUMPTIONS = (
     "the rows that calibrated are drawn independently from the population that the limit is about,"
@@ -110,7 +110,7 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What is to be certified: a limit, how sure, and on what."""
+    """A limit to certify, its confidence, and the quantity that it limits."""
 
     limit: float
     confidence: float

@@ -1,4 +1,4 @@
-"""Certify any model, from rows that it has not seen."""
+"""Certify any model, from rows that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def certify(
     control_features: Any = None, sample_weight: Any = None, threshold: float | None = None,
     sensitive_kernel: Any = "auto", n_sensitive_components: int = 100, random_state: int = 0,
 ) -> Certificate:  # fmt: skip
-    """Certify that a model keeps a limit on the population, from rows that it has not seen.
+    """Certify that a model keeps a limit in the population, from rows that it was not fitted on.
 
     Parameters
     ----------
     model : fitted model, or array-like of shape (n,) or (n, t)
-        Anything that predicts, of scalefair or not; or its predictions, and X is None.
+        Any model, from scalefair or elsewhere; or its predictions, and X is None.
     X : array, data frame, dask collection or scan of shape (n, d), optional
         Inputs of rows that took no part in fitting or choosing the model.
     sensitive_features : array, Series, frame, dask collection or scan of shape (n,) or (n, p)
@@ -66,12 +66,12 @@ def certify(
     y_true : array-like of shape (n,), optional
         Targets of the same rows, for "odds": classes.
     control_features : as `sensitive_features`, optional
-        What predictions may depend on: shares are those of what it leaves of the predictions, and
-        groups are compared at each of its levels (categories, or numbers of few values).
+        Factors on which predictions may depend: the share is that of the part of the predictions
+        that they do not explain, and groups are compared at each level (of categories or few numbers).
     sample_weight : array-like of shape (n,), optional
         Relative; rows are counted by Kish's (Σw)²/Σw².
     threshold : float, optional
-        Scores from here on are positive decisions, where the model does not predict labels.
+        Scores of at least this number are positive decisions, if the model does not predict labels.
     sensitive_kernel, n_sensitive_components
         Functions of the attributes, as in the estimators.
     random_state : int
@@ -84,15 +84,15 @@ def certify(
     Raises
     ------
     NotCertifiedError (a ValueError)
-        With the least limit that would be certified, and about how many rows the limit needs.
+        With the smallest limit that would be certified, and roughly how many rows the limit needs.
     ValueError
-        Where nothing can be said: constant predictions, fewer than 50 rows, groups of fewer than
-        two, rows that the model was fitted on (where that can be known).
+        If no statement is possible: constant predictions, fewer than 50 rows, groups of fewer than
+        two, rows that the model was fitted on (if that can be detected).
 
     Notes
     -----
     For numeric attributes the limit must hold for the ridges 1e-6, 1e-4 and 1e-2 of the function of
-    s. Rows that are not in memory are read twice, and memory does not grow with them.
+    s. Rows that are not in memory are read twice, and memory does not grow with their number.
 
     Examples
     --------

@@ -31,10 +31,10 @@ HEADLINES = ("explained_share", "selection_rate_difference", "mean_prediction_di
 METRICS = {
     "mean_prediction": "the mean prediction",
     "selection_rate": "the rate of positive decisions",
-    "accuracy": "the share of right decisions",
-    "true_positive_rate": "the share of true positives found",
-    "false_positive_rate": "the share of negatives decided wrongly",
-    "false_negative_rate": "the share of positives missed",
+    "accuracy": "the accuracy of decisions",
+    "true_positive_rate": "the true positive rate",
+    "false_positive_rate": "the false positive rate",
+    "false_negative_rate": "the false negative rate",
     "bias": "the mean of prediction minus target",
     "mean_absolute_error": "the mean absolute error",
     "root_mean_squared_error": "the root mean squared error",
@@ -57,7 +57,7 @@ class ModelAudit:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What :func:`scalefair.audit` returns.
+    """Result of :func:`scalefair.audit`.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ from scalefair.measures.group_statistics import SURVEY_SAMPLE_ROWS, GroupSetting
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
 MIN_AUDIT_ROWS = 20
-"""Of fewer rows neither mutual information nor tests of independence tell anything."""
+"""With fewer rows neither mutual information nor tests of independence are meaningful."""
 
 MAX_NAMED_GROUPS = 5
 """Small groups that a warning names."""
@@ -61,7 +61,7 @@ def audit(
     sample_weight : array-like of shape (n,), optional
         Relative: a common factor changes nothing. In the values weight 2 equals the row twice,
         intervals and corrections for chance count rows by Kish's (Σw)²/Σw². Mutual information and
-        the tests of independence know no weights and are left out where weights differ.
+        the tests of independence do not support weights and are left out if weights differ.
     measures : sequence of str, optional
         Measures of dependence; by default explained_share (cross-fitted, for new rows), explained_share_in_sample,
         normalized_hsic, hsic, nocco, distance_correlation, mutual_information (of at most 20,000 rows), hsic_pvalue
@@ -82,7 +82,7 @@ def audit(
     Raises
     ------
     ValueError
-        Where something cannot be measured: constant predictions, decisions that are all equal, a metric of decisions
+        If something cannot be measured: constant predictions, decisions that are all equal, a metric of decisions
         for scores without a threshold, text as predictions, attributes that are constant or are missing without a
         stated policy, categories with a group of one or with thousands of levels, lengths that differ.
 
@@ -91,7 +91,7 @@ def audit(
     UserWarning
         Whole numbers with few levels as attributes: numbers or codes of groups? Groups of fewer than 30 rows, by name;
         measures that an attribute does not allow, whose value is NaN; attributes that are not measured together,
-        because their intersections are more than a thousand or most rows are alone in theirs.
+        because there are more than a thousand intersections, or most rows are the only one in theirs.
 
     Notes
     -----

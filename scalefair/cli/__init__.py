@@ -16,11 +16,11 @@ def main(context: click.Context) -> None:
     """Models whose predictions depend on sensitive columns no more than you allow.
 
     \b
-    scalefair frontier                                  what fairness costs, on built-in data
+    scalefair frontier                                  the cost of fairness, on built-in data
     scalefair fit pay.csv --target pay --sensitive sex --out pay.scalefair
     scalefair predict pay.scalefair new.csv --out predictions.csv --keep sex
     scalefair audit predictions.csv --sensitive sex
-    scalefair explain pay.scalefair pay.csv             which columns carry the share
+    scalefair explain pay.scalefair pay.csv             which columns contribute to the share
     scalefair certify pay.scalefair new.csv --sensitive sex --unfairness 0.05
 
     Every command has --help with examples. DATA is a parquet, csv or tsv file, a folder or pattern

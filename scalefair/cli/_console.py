@@ -1,4 +1,4 @@
-"""What people and machines see: progress and errors on stderr, the result on stdout."""
+"""Console output: progress and errors on stderr, the result on stdout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import count
 from threading import Lock
 from typing import Any, ClassVar, NoReturn
@@ -40,6 +41,12 @@ REMEDIES = {
     errno.EISDIR: "give a file",
 }  # fmt: skip
 """What to do about errors of the system."""
+OPTIONS = {
+    r"missing='(\w+)'": r"--missing \1", "use FairKernelRidge or another regressor": "give --kind regression",
+    "classes are for a classifier, such as FairKernelClassifier": "for classes give --kind classification",
+    r"PartyMaps\.candidates, which its PartyMaps\.judge": "--candidates, which its moments --cross --judge",
+}  # fmt: skip
+"""Options that remedies mean by what Python calls them."""
 
 
 class Console:
@@ -250,8 +257,9 @@ def remedied(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         remedy = REMEDIES.get(error.errno or 0)
         return f"{where}{error.strerror}{'; ' + remedy if remedy else ''}"
-    if isinstance(error, InputError) and (remedy := _option_for(error)):
-        return f"{error.what}; {remedy}"
+    if isinstance(error, InputError):
+        remedy = _option_for(error)
+        return f"{error.what}; {remedy}" if remedy else error.what
     return str(error) or type(error).__name__
 
 
@@ -261,11 +269,9 @@ def _option_for(error: InputError) -> str:
         return "leave it out of --sensitive"
     if isinstance(error, CellError):
         return f"repair the cell, or read it as text with --text {shlex.quote(error.column)}"
-    if "missing='" in error.remedy:  # a parameter and an option of the same name
-        return re.sub(r"missing='(\w+)'", r"--missing \1", error.remedy)
     if isinstance(error, CsvOptionError):
         return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}"
-    return ""
+    return reduce(lambda text, pair: re.sub(pair[0], pair[1], text), OPTIONS.items(), error.remedy)
 
 
 class WrittenFile(click.Path):

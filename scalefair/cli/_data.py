@@ -372,7 +372,7 @@ def reading_options(command: Command) -> Command:
         click.option(
             "--scheduler",
             metavar="ADDRESS",
-            help="Compute on a dask cluster, such as tcp://10.0.0.1:8786, whose workers see DATA.",
+            help="Compute on a dask cluster, such as tcp://10.0.0.1:8786, whose workers can read DATA.",
         ),
     )
     @wraps(command)

@@ -27,7 +27,7 @@ limit_options = _data.in_help_order(
     ),
 )
 shape_options = _data.in_help_order(
-    _data.confidence_option(help="Certify the limit, such as 0.95; four rows of ten serve for that alone."),
+    _data.confidence_option(help="Certify the limit, such as 0.95; four of ten rows are used only for that."),
     _data.choice_option(
         "--model",
         MODELS,

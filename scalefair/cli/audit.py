@@ -35,7 +35,7 @@ ERROR_GAPS = (
     "--positive", metavar="LEVEL", help="The level of --truth that counts as 1.  [default: the second of two]"
 )
 @_data.weight_option
-@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@click.option("--threshold", type=float, help="Predictions of at least this number are positive decisions.")
 @_data.choice_option(
     "--missing",
     ("error", "drop", "group"),
@@ -51,7 +51,7 @@ def audit_command(*, reading: Reading, console: Console, **options: Any) -> None
     """Measure how far predictions depend on the sensitive columns.
 
     DATA has one row per person, with the predictions of any model in a column. Without DATA the
-    incomes of the built-in Adult census data are judged, as if they were decisions.
+    incomes of the built-in Adult census data are audited, as if they were decisions.
 
     \b
     scalefair audit predictions.parquet --prediction prediction --sensitive sex,race
@@ -165,7 +165,7 @@ def _check_not_text(data: Data, models: list[str]) -> None:
             raise ValueError(f"--prediction: column {name!r} is text; give scores or probabilities{remedy}")
 
 
-@click.command("explain", short_help="Show which columns carry the share of a MODEL, or proxies.")
+@click.command("explain", short_help="Show which columns contribute to the share, or are proxies.")
 @click.argument("subject", metavar="MODEL|DATA")
 @_data.sensitive_option
 @_data.drop_option
@@ -173,13 +173,13 @@ def _check_not_text(data: Data, models: list[str]) -> None:
 @_data.reading_options
 @_data.printing_options
 def explain_command(subject: str, *, reading: Reading, console: Console, **options: Any) -> None:
-    """Show which columns carry the explained share, or reveal the sensitive columns.
+    """Show which columns contribute to the explained share, or reveal the sensitive columns.
 
     For a MODEL that `scalefair fit` wrote: how much each of its inputs contributes to the share of
     the variance of its predictions that the sensitive columns explain in DATA, without and with
     the limit, with standard errors. A linear model needs no DATA.
 
-    For DATA alone: how much every other column reveals of each sensitive column, by linear and
+    For DATA alone: how much every other column reveals about each sensitive column, by linear and
     smooth functions of it, with 95 % intervals.
 
     \b
@@ -253,11 +253,11 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
     console.result(record | {"rows": records(table)}, "\n\n".join(blocks))
 
 
-@click.command("certify", short_help="Certify that a MODEL keeps a limit, on rows it has not seen.")
+@click.command("certify", short_help="Certify that a MODEL keeps a limit, on new rows.")
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
 @_data.unfairness_option(
-    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in their unit."
+    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in units of predictions."
 )
 @_data.confidence_option(default=0.95, help="Probability that a model beyond the limit is refused.")
 @_data.choice_option(
@@ -267,17 +267,17 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 )
 @_data.column_option("--truth", "Column of the true classes, for odds.")
 @_data.columns_option("--control", "Columns that predictions may depend on.")
-@click.option("--threshold", type=float, help="Predictions from here on are positive decisions.")
+@click.option("--threshold", type=float, help="Predictions of at least this number are positive decisions.")
 @_data.weight_option
 @_data.seed_option
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")
 @_data.reading_options
 @_data.printing_options
 def certify_command(model: Path, out: Path | None, reading: Reading, console: Console, **options: Any) -> None:
-    """Certify that a MODEL, which `scalefair fit` wrote, keeps a limit on the population.
+    """Certify that a MODEL, which `scalefair fit` wrote, keeps a limit in the population.
 
-    The rows of DATA must not have been used to fit or to choose the model. The exit code is 0 where
-    the limit is certified, 3 where it is not, 2 where nothing can be said: a gate for pipelines.
+    The rows of DATA must not have been used to fit or to choose the model. The exit code is 0 if
+    the limit is certified, 3 if it is not, and 2 on errors, so it can serve as a check in pipelines.
 
     \b
     scalefair certify pay.scalefair new.parquet --sensitive sex,race --unfairness 0.05

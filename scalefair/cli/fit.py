@@ -12,11 +12,11 @@ import click
 
 from scalefair.cli import _data
 from scalefair.cli._console import Console, FitProgress, noting_warnings
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, OutPath, Reading
 from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
 
 if TYPE_CHECKING:
-    from scalefair.estimators.choice import ModelChoice
+    from scalefair.estimators.path import ModelChoice
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Roles:
         return list(dict.fromkeys([*self.inputs, *self.sensitive, *extra]))
 
     @property
-    def seen(self) -> bool:
+    def visible(self) -> bool:
         """Whether the sensitive columns are inputs."""
         return set(self.sensitive) <= set(self.inputs)
 
@@ -53,18 +53,18 @@ class Roles:
 
     def arguments(self, table: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
         """Return the arguments of `fit` and `collect`."""
-        options = {} if self.seen else {"sensitive_features": table[self.sensitive]}
+        options = {} if self.visible else {"sensitive_features": table[self.sensitive]}
         if self.weight:
             options["sample_weight"] = table[self.weight]
         return (table[self.inputs], table[self.target]), options
 
 
-def find_roles(data: Data, options: dict[str, Any], hide: bool) -> Roles:
-    """Return what the options about columns mean in this table."""
+def find_roles(data: Data, options: dict[str, Any], hide: bool, *, alone: bool = False) -> Roles:
+    """Return what the options about columns mean in this table; `alone`: without sensitive ones."""
     target, sensitive = options["target"], options["sensitive"]
     if data.is_built_in:
         target, sensitive = target or ADULT_TARGET, sensitive or ADULT_SENSITIVE
-    if target is None or not sensitive:
+    if target is None or not (sensitive or alone):
         missing = "--target" if target is None else "--sensitive"
         raise click.UsageError(f"{missing} is needed with DATA: add {missing} NAME")
     (target,) = data.find("--target", [target])
@@ -112,7 +112,7 @@ def fit_model(
     candidates: Mapping[str, Any], data: Data, roles: Roles, console: Console
 ) -> tuple[ModelChoice, Roles, list[str]]:
     """Fit, leaving out inputs that no model could use; return also what is left, and why."""
-    from scalefair.estimators.choice import choose_model
+    from scalefair.estimators.path import choose_model
 
     def work(dropped: list[str]) -> tuple[ModelChoice, Roles, list[str]]:
         rest = roles.without(dropped)
@@ -138,8 +138,11 @@ def fit_model(
 @_data.drop_option
 @_data.model_file_option("--from-moments", help="Solve from merged moments, without DATA; needs --like.")
 @_data.model_file_option(
-    "--like", help="The model whose maps made the moments; its settings hold where none are given."
+    "--like", help="The model whose maps the moments were made with; other options default to its settings."
 )
+@_data.model_file_option("--cross", help="Moments of another party, which has the sensitive columns of these rows.")
+@_data.model_file_option("--shares", help="What it said of --candidates, if there is a --confidence.")
+@click.option("--candidates", type=OutPath(), help="Write models for it to judge, instead of --out.")
 @_data.out_option(default="model.scalefair", help="The model.")
 @_data.reading_options
 @_data.printing_options
@@ -156,19 +159,21 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     scalefair fit s3://bucket/pay/ --target pay --sensitive sex --scheduler tcp://10.0.0.1:8786
     scalefair fit --from-moments all.moments --like site1.scalefair --out final.scalefair
     """
-    moments, like = options.pop("from_moments"), options.pop("like")
+    moments, like, party = (options.pop(name) for name in ("from_moments", "like", "cross"))
+    files = {name: options.pop(name) for name in ("shares", "candidates")}
     settings = ModelOptions.taken_from(options)
     if (moments is None) != (like is None) or (moments and reading.data):
         raise click.UsageError("--from-moments and --like go together, and without DATA")
+    if (party is None and any(files.values())) or (moments is None and party):
+        raise click.UsageError("--shares and --candidates go with --cross, and that with --from-moments and --like")
     if moments is not None:
-        from scalefair.cli.moments import solve
-
-        solve(moments, like, out, console, settings)
+        files |= {"from-moments": moments, "cross": party}
+        _fit_moments(files, like, out, console, target=options["target"], settings=settings)
         return
     with reading.open(console) as table:
         roles, kind = find_roles(table, options, settings.hide_sensitive), options["kind"]
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
-        candidates = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+        candidates = settings.candidates(roles.sensitive if roles.visible else None, classes=classes)
         choice, roles, notes = fit_model(candidates, table, roles, console)
     from scalefair import save
 
@@ -184,11 +189,21 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     console.result(record, words(out, record) + compared)
 
 
+def _fit_moments(files: Any, like: Any, out: Path, console: Console, *, target: Any, settings: ModelOptions) -> None:
+    """Fit a model to moments of one kind of rows, or of two parties."""
+    from scalefair.cli import moments, parties
+
+    if files["cross"] is None:
+        moments.solve(files["from-moments"], like, out, console, settings)
+    else:
+        parties.solve_parties(files, like, out, console, target)
+
+
 def describe(model: Any) -> dict[str, Any]:
     """Return a fitted model's description, as numbers."""
     from sklearn.base import is_classifier
 
-    from scalefair.estimators.choice import held_out_error
+    from scalefair.estimators.path import held_out_error
 
     record: dict[str, Any] = {
         "kind": "classification" if is_classifier(model) else "regression",
@@ -228,7 +243,7 @@ def words(out: Path, record: dict[str, Any]) -> str:
         " on held-out folds" if held_out else " on these rows"
     )
     if isnan(share):
-        explained = f"the {what} are constant, of which nothing explains a share"
+        explained = f"the {what} are constant, so they have no explained share"
     limit = "" if record["limit"] is None else f" (limit {percent(record['limit'])})"
     parts = [f"{record['kind']} of {record['target']}, {record['rows']:,} rows", explained + limit]
     if "certificate" in record:
@@ -240,5 +255,5 @@ def words(out: Path, record: dict[str, Any]) -> str:
     if "r2_cv" in record:
         parts.append(f"held-out R² {record['r2_cv']:.3f}")
     if record.get("rows_of_trees", record["rows"]) < record["rows"]:
-        parts.append(f"{TREES} learnt from {record['rows_of_trees']:,} rows")
+        parts.append(f"{TREES} fitted on {record['rows_of_trees']:,} rows")
     return f"{out}: {'; '.join(parts)}"

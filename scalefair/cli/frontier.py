@@ -1,4 +1,4 @@
-"""scalefair frontier: what fairness costs, as a report."""
+"""scalefair frontier: a report on the cost of fairness."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def provenance(options: dict[str, Any]) -> dict[str, str]:
 @_data.reading_options
 @_data.printing_options
 def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -> None:
-    """Show what fairness costs: fit all trade-offs, write a report.
+    """Show the cost of fairness: fit all trade-offs, write a report.
 
-    A random fifth of the rows of DATA, 50,000 at most where they do not fit in memory, is held out to judge the models,
-    and each such row counts once. Without DATA the built-in Adult census data are used, with their own test rows.
+    A random fifth of the rows of DATA (at most 50,000 if they do not fit in memory) is held out to evaluate the models;
+    each of these rows counts once. Without DATA the built-in Adult census data are used, with their own test rows.
 
     \b
     scalefair frontier
@@ -74,7 +74,7 @@ def frontier(*, out: Path, reading: Reading, console: Console, **options: Any) -
     scalefair frontier loans.csv --target repaid --sensitive race --hide-sensitive --model trees
     scalefair frontier loans.csv --target repaid --sensitive race --compare ours.csv:score
 
-    With --hide-sensitive the same model is fitted once more with the sensitive columns seen, for comparison.
+    With --hide-sensitive the same model is fitted once more with the sensitive columns visible, for comparison.
     """
     if reading.data is None and options["target"] is not None:
         raise click.UsageError("--target belongs to DATA: name a parquet or csv file before it")
@@ -108,13 +108,13 @@ def _result(  # noqa: PLR0917
 
     problem, kind = _problem(table, reading, roles, settings.seed), options["kind"]
     classes = kind == "classification" or (kind == "auto" and problem.is_binary)
-    named = settings.candidates(roles.sensitive if roles.seen else None, classes=classes)
+    named = settings.candidates(roles.sensitive if roles.visible else None, classes=classes)
     for estimator in named.values():
         estimator.set_callbacks(FitProgress(console))
     others: list[tuple[Any, ...]] = [*_compared(options["compare"], problem, reading)]
     result = fit_frontier(problem, named, console)
     if settings.hide_sensitive:
-        console("fitting: sensitive columns seen")
+        console("fitting: sensitive columns visible")
         wide = replace(roles, inputs=[*roles.inputs, *roles.sensitive])
         own = next(iter(named)) if result.choice is None else result.choice.name
         same = settings.candidates(roles.sensitive, classes=classes)[own]
@@ -129,7 +129,7 @@ def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         problem.train.fit(estimator)
-    return "sensitive columns seen", outputs(estimator, problem.test.X)
+    return "sensitive columns visible", outputs(estimator, problem.test.X)
 
 
 def _compared(given: tuple[str, ...], problem: ReportProblem, reading: Reading) -> Iterator[tuple[str, Any]]:
@@ -171,7 +171,7 @@ def _problem(table: Data, reading: Reading, roles: Roles, seed: int) -> ReportPr
         "sensitive": roles.sensitive,
         "seed": seed,
         "source": table.name,
-        "hidden": not roles.seen,
+        "hidden": not roles.visible,
         "weight": roles.weight,
         "reading": _python_of(reading, table, [n for n in table.columns if n not in chosen]),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from scalefair.cli.predict import text_columns
 @click.command(short_help="Sum up DATA, for fits that need none of its rows.")
 @_data.model_file_option("--like", help="Model whose maps, encodings and column names are used.")
 @click.option("--start", type=OutPath(), help="Fit maps on DATA, and write that model for the others.")
-@click.option("--cross", is_flag=True, help="Without target, for a party that sent its PartyMaps.")
+@click.option("--cross", is_flag=True, help="With another party, of which one has the target and one --sensitive.")
+@_data.model_file_option("--judge", help="Candidates of the other party: their shares are written.")
 @_data.target_option
 @_data.sensitive_option
 @limit_options
@@ -30,12 +32,13 @@ from scalefair.cli.predict import text_columns
 @_data.reading_options
 @_data.printing_options
 def moments(
-    *, like: Path | None, start: Path | None, cross: bool, out: Path, reading: Reading, console: Console, **options: Any
-) -> None:
+    *, like: Path | None, start: Path | None, cross: bool, judge: Path | None, out: Path, reading: Reading,
+    console: Console, **options: Any,
+) -> None:  # fmt: skip
     """Sum up DATA: the statistics from which every fit follows, without its rows.
 
-    Sites or days that may not share rows share these sums. The first one fixes the maps
-    (--start), all others use them (--like); merge adds the parts up, and fit --from-moments solves.
+    Sites that may not share rows can share these sums. The first site fixes the maps (--start),
+    all others use them (--like); merge adds the parts up, and fit --from-moments solves.
 
     \b
     scalefair moments a.parquet --target pay --sensitive sex --map fourier \\
@@ -44,17 +47,29 @@ def moments(
     scalefair merge a.moments b.moments --out all.moments
     scalefair fit --from-moments all.moments --like pay.scalefair --out all.scalefair
 
+    With --cross two parties hold the same rows, in the same order: one --start its maps and has the
+    target, the other has the --sensitive columns and is --like them; fit --cross takes both moments.
+
     The moments are means and covariances. A model with the nystroem map holds some rows of DATA as
     landmarks; with --map fourier or linear it does not.
     """
     settings = ModelOptions.taken_from(options)
-    if cross and like is not None:
-        _collect_cross(reading, console, like, out, options)
-        return
+    if judge is not None and not (cross and like is not None):
+        raise click.UsageError("--judge goes with --cross and --like")
+    if cross:
+        from scalefair.cli import parties
+
+        if like is not None and start is None:
+            parties.answer(reading, console, like, judge, out, options)
+            return
+        if start is not None and like is None:
+            parties.begin(reading, console, start, out, settings, options)
+            return
     if start is not None and like is None:
         total = _start(reading, console, start, settings, options)
     elif like is not None and start is None:
-        total = _collect(reading, console, like, options)
+        model = _regression(like)
+        total = collect(reading, console, model, options, model.collect)
     else:
         raise click.UsageError(
             "give --like MODEL to use the maps of a model, or --start MODEL to fit them on DATA and write them there"
@@ -73,7 +88,7 @@ def _start(reading: Reading, console: Console, model: Path, settings: ModelOptio
     with reading.open(console) as table:
         roles = find_roles(table, options, settings.hide_sensitive)
         console("fitting")
-        plain = settings.plain(roles.sensitive if roles.seen else None)
+        plain = settings.plain(roles.sensitive if roles.visible else None)
         choice, roles, _ = fit_model({"kernel": plain}, table, roles, console)
     from scalefair import save
 
@@ -83,30 +98,15 @@ def _start(reading: Reading, console: Console, model: Path, settings: ModelOptio
     return fitted.moments_
 
 
-def _collect_cross(reading: Reading, console: Console, like: Path, out: Path, options: dict[str, Any]) -> None:
-    """Write the moments of the inputs and sensitive columns of DATA."""
-    from scalefair import PartyMaps, load, save
-
-    maps = load(like)
-    if not isinstance(maps, PartyMaps):
-        raise ValueError(f"{like} holds a {type(maps).__name__}, --cross needs PartyMaps")
-    own = options | {"target": maps.model.feature_names_in_[0]}  # any column
-    parts = _collect(reading, console, like, own, maps)
-    save(parts, out)
-    rows = sum(fold.n_rows for fold in parts.folds)
-    console.result({"moments": out, "rows": rows}, f"{out}: moments of {rows:,} rows")
-
-
-def _collect(reading: Reading, console: Console, like: Path, options: dict[str, Any], maps: Any = None) -> Any:
-    """Return the moments of DATA with the maps of a model."""
+def collect(reading: Reading, console: Console, model: Any, options: dict[str, Any], summed: Callable[..., Any]) -> Any:
+    """Return what is summed of the columns of DATA that a model had."""
     with reading.open(console) as given:
-        model = _regression(like) if maps is None else maps.model
         table = reading.typed(given, text_columns(model))
         roles = _roles_of(model, table, options)
         console("summing")
         columns, own = roles.arguments(table.selection(roles.all))
         with noting_warnings(console):
-            return maps.moments(columns[0], **own) if maps else model.collect(*columns, **own)
+            return summed(*columns, **own)
 
 
 def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
@@ -130,7 +130,7 @@ def _roles_of(model: Any, table: Data, options: dict[str, Any]) -> Roles:
 def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
     """Add up the moments of PARTS, exactly, as if all rows had been one table.
 
-    Parts that were made with different maps or encodings are refused, and it is said what differs.
+    Parts that were made with different maps or encodings are an error that says what differs.
 
     \b
     scalefair merge site*.moments --out all.moments

@@ -78,8 +78,8 @@ def predict(
 ) -> None:
     """Predict the rows of DATA with a MODEL that `scalefair fit` wrote.
 
-    The column prediction is the number predicted, or the most likely class; classes have a column
-    probability_CLASS each. Rows are streamed: memory does not grow with DATA. Without DATA the test
+    The column prediction is the predicted number or the most likely class; each class also has a
+    column probability_CLASS. Rows are streamed: memory does not grow with DATA. Without DATA the test
     rows of the built-in Adult census data are used.
 
     \b

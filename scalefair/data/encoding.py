@@ -213,15 +213,18 @@ class SensitiveEncoder(_ColumnEncoder):
         """Learn the levels of `s`, of shape (n,) or (n, p); `y` is ignored."""
         return self.finish(sensitive_statistics(s, sample_weight))
 
+    def _called(self, statistics: TableStatistics, j: int) -> str:
+        return f"{self.role} column {statistics.columns[j].name!r}"
+
     def finish(self, statistics: TableStatistics) -> Self:
         """Become fitted from the (summed) `sensitive_statistics` of the rows."""
         self.names_ = self._set_columns(statistics)
         self.check_present(statistics)
-        for column in statistics.columns:
+        for j, column in enumerate(statistics.columns):
             levels = [level for level, weight in column.levels.items() if weight > 0]
             if len(levels) == 1 or column.spread.low == column.spread.high:
                 low = bool(column.spread.low) if column.kind == "boolean" else column.spread.low
-                what = f"{self.role} column {column.name!r} is {levels[0] if levels else low!r} in"
+                what = f"{self._called(statistics, j)} is {levels[0] if levels else low!r} in"
                 raise UselessColumnError(
                     f"{what} every row of positive weight, so nothing can depend on it", "drop it", column=column.name
                 )

@@ -26,7 +26,7 @@ class Coded(NamedTuple):
     n_rows: int  # that count
 
 
-# A column with more labels, or another one in each of so many rows, is not one of classes
+# A column with more labels, or with more than half as many as rows, is not one of classes
 MAX_CLASSES, MIN_DISTINCT = 1000, 10
 
 
@@ -176,18 +176,30 @@ def decoded(codes: Any, classes: NDArray[Any]) -> Any:
 
 
 def check_classes(coded: Coded) -> None:
-    """Raise ValueError if there is only one class, or a different one in each row."""
+    """Raise ValueError if there is only one class, or if the labels look like numbers or identifiers."""
     classes = coded.classes
     if len(classes) < 2:
         only = f"one class only ({classes.tolist()[0]!r})" if len(classes) else "no class"
         raise ValueError(f"y has {only} in rows of positive weight; give rows of at least two classes")
-    if len(classes) > MAX_CLASSES or len(classes) == coded.n_rows >= MIN_DISTINCT:
+    names = [label for label in classes.tolist() if isinstance(label, str)]
+    text = [name for name in names if not _is_number(name)]
+    if len(text) < len(names) / 2 > MIN_DISTINCT:
+        stray = f", but also {text[0]!r}" if text else ", as text"
+        raise too_many_classes(f"{len(classes):,} classes that are numbers{stray}")
+    if len(classes) > MAX_CLASSES or len(classes) > max(coded.n_rows / 2, MIN_DISTINCT - 1):
         raise too_many_classes(f"{len(classes):,} classes in {coded.n_rows:,} rows")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def too_many_classes(what: str) -> InputError:
     """Return the error for targets with too many classes."""
-    remedy = "numbers are for a regressor, such as FairKernelRidge; identifiers cannot be predicted"
+    remedy = "for a regression convert y to numbers (clear other text) and use FairKernelRidge or another regressor"
     return InputError(f"y has {what}", remedy, where="y")
 
 

@@ -1,4 +1,4 @@
-"""Probabilities of groups, such as a surname or an address gives them, instead of the groups."""
+"""Probabilities of groups, for example from surnames or addresses, instead of the groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data with sensitive attributes: two real tables that are shipped, three synthetic ones.
+"""Data with sensitive attributes: two real tables included in the package, three synthetic ones.
 
 Nothing is downloaded. The synthetic tables come with the target they would have without bias.
 """

@@ -1,4 +1,4 @@
-"""A pay table of any length, biased by a known amount, each row a function of its number alone."""
+"""A pay table of any length with a known bias; each row depends only on its number."""
 
 from __future__ import annotations
 

@@ -185,8 +185,8 @@ def load_communities_crime(*, missing: Literal["drop", "keep", "paper"] = "drop"
     Returns
     -------
     Bunch
-        ``data`` (n, d); ``target`` float64 (n,), ViolentCrimesPerPop; ``sensitive_features`` (n, 4), the shares of four
-        races, which are also in ``data``; ``feature_names``, ``target_names`` and ``DESCR``.
+        ``data`` (n, d); ``target`` float64 (n,), ViolentCrimesPerPop; ``sensitive_features`` (n, 4), the proportions of
+        four races, which are also in ``data``; ``feature_names``, ``target_names`` and ``DESCR``.
 
     References
     ----------

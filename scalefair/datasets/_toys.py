@@ -37,7 +37,7 @@ def make_toy1(n_rows: int = 500, *, bias: float = 0.5, noise: float = 0.3, rando
     n_rows : int, default=500
         Number of rows.
     bias : float, default=0.5
-        By how much the target is too high for x3 > 0 and too low otherwise.
+        The amount by which the target is too high for x3 > 0 and too low otherwise.
     noise : float, default=0.3
         Standard deviation of the noise. The paper states neither size, bias nor noise.
     random_state : int, RandomState or None, default=None

@@ -1,14 +1,14 @@
-"""What all fair estimators share: `fit` opens the rows, learns, and assigns once, at the end."""
+"""The common part of all fair estimators: `fit` opens the rows, learns, and assigns once, at the end."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from math import ceil
-from threading import Lock
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from numbers import Integral
+from operator import add
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.folds import Folds
-from scalefair.data.progress import Progress
-from scalefair.data.sources import ChunkSource, DaskSource, FileSource
+from scalefair.data.folds import Folds, make_folds
+from scalefair.data.progress import Callbacks, Progress
+from scalefair.data.sources import ArraySource, ChunkSource, StackedSource
+from scalefair.errors import InputError
 from scalefair.estimators.parameters import check_output_kernel, check_partial
 from scalefair.features.base import Stores
 from scalefair.features.base_model import BaseModel
@@ -30,12 +31,14 @@ from scalefair.features.design import Design, Finished
 from scalefair.features.exact import Identity
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.rows import FitRows, TwoTables, open_fit_rows, open_more_rows, open_predict_rows
-from scalefair.features.training import MapSpec, Training, learn_design, survey_training
+from scalefair.features.training import MapSpec, Training, group_names, learn_design, survey_training
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
-from scalefair.penalties import CUTOFF, partial_covariance
+from scalefair.penalties import check_control, check_known
 from scalefair.solve.fit import MIN_DIGITS, ROUNDING, Spec, single_rounding, warn_of_few_digits
 from scalefair.solve.output.fit import with_ridge_curve
+from scalefair.solve.ridge.path import FoldedMoments
+from scalefair.solve.ridge.search import chance_ratios, check_folds
 from scalefair.solve.ridge.system import System
 
 # How attributes begin that scikit-learn sets on estimators for itself
@@ -270,8 +273,45 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         return self._design.predict(open_predict_rows(self, X, self._design), start)
 
 
+class OnFolds(FairEstimator):
+    """A fair estimator that is judged on folds of its rows: `cv` says which."""
+
+    def _folds(self, training: Training) -> tuple[Folds, bool]:
+        source, X, y = training.given, range(training.survey.n_rows), range(training.survey.n_rows)
+        if isinstance(source, ArraySource):
+            X, y = source.x, source.y
+        if isinstance(training.source, StackedSource) and not isinstance(self.cv, Integral):
+            raise InputError(
+                f"cv={self.cv!r} splits the rows of X only, not those of sensitive_data",
+                "give a number of folds",
+                where="cv",
+            )
+        # Not the seed of the sample: landmarks must not gather in one fold.
+        return make_folds(self.cv, X, y, training.seed + 1)
+
+    def _fold_moments(self, rows: Rows, training: Training, **options: Any) -> tuple[Folds, FoldedMoments]:
+        """Return the folds and their moments, by one pass."""
+        folds, some_always_train = self._folds(training)
+        parts = rows.moments(folds, **options)
+        tested, always = (parts[:-1], parts[-1]) if some_always_train else (parts, None)
+        if not all(fold.weight for fold in tested):
+            raise ValueError(
+                f"cv={self.cv!r} makes a fold in which sample_weight is zero for every row; use "
+                "fewer folds, or leave those rows out"
+            )
+        moments = FoldedMoments(tested, always, reduce(add, parts))
+        if "xi" in moments.total.blocks:
+            check_control(moments.total)
+        if rows.design.partial:
+            check_known(moments.total)
+        if rows.design.psi is not None and self.unfairness is not None:
+            judged = [fold.judged for fold in moments.folds]
+            check_folds(judged, group_names(rows.design))
+        return folds, replace(moments, ratios=chance_ratios(training, rows.design, folds, tested))
+
+
 class FeatureCoef(np.ndarray[Any, np.dtype[np.float64]]):
-    """Coefficients of features φ(x), with which `np.dot(coef, x)`, as SHAP begins, is an error."""
+    """Coefficients of features φ(x); `np.dot(coef, x)`, which SHAP calls first, is an error."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Refuse that product; all other functions see an ordinary array."""
@@ -302,60 +342,3 @@ def feature_ridges(features: tuple[str, ...], moments: Moments, relative: dict[s
         spread = np.diagonal(moments.covariance("base", "base"))
         parts["base"] = parts["base"] * np.where(spread > 0, spread, 1.0)
     return np.concatenate(list(parts.values()))
-
-
-def check_control(moments: Moments) -> None:
-    """Raise ValueError if a control determines the group of every row."""
-    left = np.trace(partial_covariance(moments, "xi", "xi"))
-    if not left > CUTOFF["xi"] * np.trace(moments.covariance("xi", "xi")):
-        raise ValueError(
-            "control_features determine the sensitive attributes of every row, so that nothing is "
-            "left to be independent of; leave out the column that does, or make it coarser"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Callbacks:
-    """Reports the steps of `fit` to the callbacks of an estimator that has some."""
-
-    estimator: Any
-
-    @contextmanager
-    def watched(self, source: ChunkSource, rows: int, n_rows: int | None = None) -> Iterator[ChunkSource]:
-        """Return the source for one pass; on a cluster its tasks are the steps, else chunks."""
-        # The last chunk of every file may be a short one.
-        files = len(source.x.files.listing.paths) if isinstance(source, FileSource) else 1
-        most = None if n_rows is None else ceil(n_rows / rows) + files - 1
-        name, most = ("tasks", None) if isinstance(source, DaskSource) else ("chunks", most)
-        with self.steps(name, most) as step:
-            if isinstance(source, DaskSource):
-                yield source.watched(lambda _done, _all: step())
-            else:
-                yield source.then(_Counted(step))
-
-    @contextmanager
-    def steps(self, name: str, count: int | None = None) -> Iterator[Callable[[], None]]:
-        """Return a function that reports one more of `count` steps to the callbacks."""
-        whole = self.estimator._callback_fit_ctx.subcontext(task_name=name, max_subtasks=count)
-        whole.call_on_fit_task_begin(estimator=self.estimator)
-        lock = Lock()
-
-        def step() -> None:
-            with lock:
-                one = whole.subcontext(task_name=name)
-                one.call_on_fit_task_begin(estimator=self.estimator)
-                one.call_on_fit_task_end(estimator=self.estimator)
-
-        yield step
-        whole.call_on_fit_task_end(estimator=self.estimator)
-
-
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """Passes chunks on and counts each."""
-
-    step: Callable[[], None]
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        self.step()
-        return chunk

@@ -16,13 +16,13 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
 from scalefair.data import labels
 from scalefair.estimators.base import names_of_columns
-from scalefair.estimators.decisions import FairDecisions
 from scalefair.estimators.loss import LossBase
 from scalefair.estimators.parameters import described
 from scalefair.losses import ClassWeighted, Logistic, Multinomial, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
+from scalefair.solve.decisions.fit import FairDecisions
 
 
 @described
@@ -75,7 +75,7 @@ class Classification(ClassifierMixin, LossBase):
         return SumToZero(loss) if isinstance(inner, Multinomial) else loss
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
-        return partial(_probabilities, loss)
+        return partial(probabilities, loss)
 
     def _rows_again(self, given: Chunk) -> Rows:
         y, numbers = labels.known_labels(self, given.x, given.y, given.weight)
@@ -98,7 +98,7 @@ class Classification(ClassifierMixin, LossBase):
 
         @@ (k, number of classes)
         """
-        return self._scores(X, partial(_probabilities, vars(self).get("loss_")))
+        return self._scores(X, partial(probabilities, vars(self).get("loss_")))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of :meth:`predict_proba`; −∞ where a probability is 0."""
@@ -113,7 +113,7 @@ class Classification(ClassifierMixin, LossBase):
         if "decisions_" in vars(self):
             return labels.decoded(self._decided(X, FairDecisions.decide), self.classes_)
         loss = vars(self).get("loss_")
-        codes = self._scores(X, lambda f: np.argmax(_probabilities(loss, f), axis=1).astype(np.float64))
+        codes = self._scores(X, lambda f: np.argmax(probabilities(loss, f), axis=1).astype(np.float64))
         return labels.decoded(codes, self.classes_)
 
 
@@ -137,8 +137,8 @@ class FairKernelClassifier(Classification):
 
     Notes
     -----
-    The penalty promises parity of the scores in expectation: E[f | s] does not depend on s. Rates
-    of decisions f > 0 may; ``limit_on="decisions"`` limits these.
+    The penalty concerns parity of the scores in expectation: E[f | s] does not depend on s. Rates
+    of decisions f > 0 still may; ``limit_on="decisions"`` limits these.
 
     Examples
     --------
@@ -167,7 +167,8 @@ class FairKernelClassifier(Classification):
         self._store(locals())
 
 
-def _probabilities(loss: Any, f: Array) -> Array:
+def probabilities(loss: Any, f: Array) -> Array:
+    """Return the probabilities of the classes from scores of shape (k, t)."""
     if f.shape[1] > 1:
         return np.asarray(loss.inverse_link(f))
     p = loss.inverse_link(f[:, 0])

@@ -40,8 +40,8 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
     y = ȳ + f(x) + N(0, σ²), where f is a Gaussian process of kernel a²k(x, x') that is conditioned on being fair:
     functions that depend on s on the training rows, as the penalty measures it, are less likely by exp(−(nη/2σ²) ·
     penalty). The mean of f given y is the fair ridge fit without intercept on centred y, at alpha = σ²/(na²) and the
-    same eta. Noise, amplitude and length scales maximise the evidence. Of the rows only sums are needed, so their
-    number does not matter: two passes for each set of length scales that is tried.
+    same eta. Noise, amplitude and length scales maximise the evidence. Only sums over the rows are needed, so their
+    number does not matter. Each set of length scales takes two passes.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         the evidence is maximised. With ``inf`` length scales are learnt at a large finite weight.
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean. Length scales are learnt at the weight that meets
-        it at their start; weight, noise and amplitude are found again at those learnt.
+        it at their start; weight, noise and amplitude are then optimised again at the learnt ones.
 
     Attributes
     ----------
     @ kernel_
     noise_, amplitude_, eta_ : float
-        σ², a and η that were found or given.
+        σ², a and η, as learnt or given.
     theta_ : array of shape (n_hyper + 2,)
         log length scales, log a and log σ².
     @ log_marginal_likelihood_value_ converged_ at_bounds_ explained_share_
@@ -73,9 +73,8 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
 
     Notes
     -----
-    The evidence of length scales has several maxima and, where the best noise jumps from one to
-    another, kinks. A search whose line search fails there goes on from there; `n_restarts`
-    looks for other maxima.
+    As a function of the length scales the evidence has several maxima and, where the best noise jumps, kinks. If a
+    line search fails at a kink, the search continues from there; `n_restarts` searches for other maxima.
 
     Examples
     --------
@@ -162,7 +161,7 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return_cov : bool
             Also return the covariance of f between the rows, which must fit in memory.
         include_noise : bool
-            Of new observations y instead of f.
+            The same for new observations y instead of f.
 
         Returns
         -------
@@ -207,10 +206,10 @@ class FairGPRegressor(MultiOutputMixin, RegressorMixin, Process):
         return self._draws(self._distribution, X, n_samples, random_state, include_noise)
 
     def sample_prior(self, X: Any, n_samples: int = 1, random_state: Any = 0, include_noise: bool = False) -> Array:
-        """Draw functions from the fair prior, at the hyperparameters found; as `sample_y`.
+        """Draw functions from the fair prior, at the learnt hyperparameters; as `sample_y`.
 
-        The fair prior knows the training rows, on which f is to be fair, but not their targets
-        (only the mean of y, about which it varies).
+        The fair prior depends on the training rows, on which f is fair, but not on their targets
+        (except for the mean of y, which is its mean).
         """
         check_is_fitted(self)
         return self._draws(self._prior(), X, n_samples, random_state, include_noise)

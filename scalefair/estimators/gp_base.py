@@ -1,4 +1,4 @@
-"""What both Gaussian processes share: parameters to a specification, a fit to attributes."""
+"""The common part of both Gaussian processes: parameters to a specification, a fit to attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scalefair._config import current_config
 from scalefair._typing import Array, Chunk, FeatureMap
 from scalefair.data import frames
 from scalefair.errors import FINITE, TINY, check_grid, check_weight_or_limit
-from scalefair.estimators.choice import OnFolds
+from scalefair.estimators.base import OnFolds
 from scalefair.features.design import Design
 from scalefair.features.landmarks import standard_deviation
 from scalefair.features.nystroem import Nystroem

@@ -33,10 +33,10 @@ class FairGPClassifier(ClassifierMixin, Process):
     that is conditioned on being fair: functions that depend on s on the training rows, as the
     penalty measures it, are less likely by exp(−nη · penalty). In the features, the prior precision
     of β is I/a² + 2nηRRᵀ. Laplace's approximation: the mode of f given y is the fit of
-    :class:`FairKernelClassifier` without intercept at alpha = 1/(2na²) and the same eta; about it f
-    is taken for normal. Probabilities are averaged over that distribution. Amplitude and length
-    scales maximise the evidence. Rows are read in passes, some ten for each set of hyperparameters
-    that is tried, so that their number does not matter.
+    :class:`FairKernelClassifier` without intercept at alpha = 1/(2na²) and the same eta; around it f
+    is approximated by a normal distribution. Probabilities are averaged over that distribution.
+    Amplitude and length scales maximise the evidence. Rows are read in passes, about ten for each
+    set of hyperparameters, so memory does not grow with their number.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         maximised. With ``inf`` hyperparameters are learnt at a large finite weight.
     unfairness : float in [0, 1] or None, default=None
         Limit on the explained share of the mean scores. Hyperparameters are learnt at the weight that meets it at their
-        start; weight and amplitude are found again at the length scales learnt, the weight last.
+        start; weight and amplitude are then optimised again at the learnt length scales, the weight last.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class FairGPClassifier(ClassifierMixin, Process):
         The labels, sorted.
     @ kernel_
     amplitude_, eta_ : float
-        a and η that were found or given.
+        a and η, as learnt or given.
     theta_ : array of shape (n_hyper + 1,)
         log length scales and log a.
     @ log_marginal_likelihood_value_ converged_ n_passes_ at_bounds_ explained_share_

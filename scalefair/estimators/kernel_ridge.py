@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,21 +15,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
+from scalefair.auditing.candidates import Candidates, JudgedPath, Judgement, Judges, Part, judge, judge_path
+from scalefair.auditing.certificate import Claim
+from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources.threads import one_blas_thread
-from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_grid
-from scalefair.estimators.base import feature_ridges, learnt, names_of_columns
-from scalefair.estimators.certified import CrossValidated, JudgedPath, Judges, judge_path
+from scalefair.errors import FINITE, JOINED_RIDGE, TINY, check_alpha, check_closed_form, check_grid
+from scalefair.estimators.base import OnFolds, feature_ridges, learnt, names_of_columns
 from scalefair.estimators.parameters import NOT_NEGATIVE, described
 from scalefair.estimators.path import FairPath
 from scalefair.estimators.ridge import Regression, RidgeBase
+from scalefair.features.base import seed_of
+from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.mixed import for_new_rows
-from scalefair.features.training import learn_design
+from scalefair.features.rows import FitRows, open_fit_rows
+from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.solve.fit import MIN_DIGITS, of_eigenvalues, warn_of_few_digits
 from scalefair.solve.ridge.direct import ridge_fit
 from scalefair.solve.ridge.path import FoldedMoments, Spectrum, default_alphas, default_etas
-from scalefair.solve.ridge.search import SearchResult, search
+from scalefair.solve.ridge.search import SearchResult, search, warn_of_constant
 from scalefair.solve.ridge.system import System, rescale
 
 RIDGE_RATIOS = (1.0, 1e-3)
@@ -60,8 +66,8 @@ class FairKernelRidge(RidgeBase):
 
     Notes
     -----
-    With a linear kernel on f the penalties promise parity in expectation: E[f | s] does not depend
-    on s. The distribution of f around it may.
+    With a linear kernel on f the penalties concern parity in expectation: E[f | s] does not depend
+    on s. The distribution of f around its mean still may.
 
     Examples
     --------
@@ -103,6 +109,101 @@ class FairKernelRidge(RidgeBase):
         return lambda: predict
 
 
+class CrossValidated(OnFolds):
+    """A fair estimator that chooses alpha and eta on held-out folds.
+
+    It certifies its limit, where a `confidence` is requested.
+    """
+
+    confidence: float | None = None
+    guarantee: str = "split"
+
+    def _claim(self) -> Claim | None:
+        return None if self.confidence is None else Claim.of(self.unfairness, self.confidence)
+
+    def _check_grids(self) -> None:
+        base, split = self.base_estimator, self.guarantee == "split"
+        collection = isinstance(base, CrossFit) and base.fit_on == "collection"
+        if self._claim() is not None and split and collection:
+            raise ValueError(
+                "fit_on='collection' gives a base model all rows, those that calibrate among them; "
+                "use fit_on='sample' or guarantee='cross'"
+            )
+        check_closed_form(self.penalty, "cross-validation")
+        if self.alphas is not None:
+            check_grid("alphas", self.alphas, high=FINITE)
+        if self.etas is not None:
+            check_grid("etas", self.etas)
+
+    def _is_ordinary(self) -> bool:
+        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
+
+    def _least_alpha(self) -> float:
+        return np.inf if self.alphas is None else float(np.min(self.alphas))
+
+    def _base_folds(self, training: Training) -> Folds:
+        return self._folds(training)[0]
+
+    def _penalty(self, eps: float | None) -> dict[str, Any]:
+        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
+        free = self.unfairness == 0
+        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
+
+    def _certified(
+        self, result: Any, judge: Callable[[float], JudgedPath]
+    ) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
+        """Return the search with a certified choice, where requested, and what certifies a model."""
+        claim = self._claim()
+        if claim is None:
+            if result.choice is None:
+                warn_of_constant(result.scores, result.etas, self.unfairness or 0.0)
+            return result, lambda _: {}
+        path = judge(claim.limit)
+        chosen = replace(path.result, choice=path.choices[path.choose(claim)])
+        return chosen, lambda model: {"certificate_": path.certificate(claim, model)}
+
+    def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
+        """Return the plain estimator at a point, with what is known but for its solution."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in signature(plain).parameters if name in own}
+        model = plain(**shared | self._penalty(eps) | point | {"unfairness": None})
+        model.__dict__.update(known)
+        return model
+
+    @staticmethod
+    def _fitted(model: Any) -> dict[str, Any]:
+        """Return the attributes that a fit has set."""
+        parameters = model.get_params(deep=False)
+        return {name: value for name, value in vars(model).items() if name not in parameters}
+
+    def _held_out(self, result: Any, error: str, path: Any) -> dict[str, Any]:
+        """Return the attributes that say what was chosen, and what the others scored."""
+        share, scores = result.share, result.scores
+        results = {"alphas": result.alphas, "etas": result.etas, error: scores.mse, "explained_share": scores.share}
+        return {
+            "alpha_": result.alpha, "path_": path, "cv_results_": results,
+            "explained_share_cv_": float(share.value), "explained_share_cv_error_": float(share.error),
+        }  # fmt: skip
+
+    def _train(self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None) -> Training:
+        if self.confidence is None or self.guarantee == "cross":
+            return super()._train(checked, given, dtype, rows)
+        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
+        part = Part(seed_of(self.random_state) + 2, calibrates=False)
+        calibrating = replace(part, calibrates=True).of(rows).source
+        training = super()._train(checked, given, dtype, part.of(rows))
+        return replace(training, calibrating=calibrating)
+
+    def _judging(self, training: Training, design: Design, candidates: Candidates) -> Judgement:
+        """Return the shares of candidates on rows that calibrate, or on those outside their fit."""
+        if training.calibrating is not None:
+            source = design.numbers(training.calibrating, sensitive=True)
+            return judge(source, design, ALL_ROWS, candidates)
+        folds, some_always_train = self._folds(training)
+        tested = replace(folds, count=folds.count - some_always_train)  # the last one is not judged
+        return judge(training.source, design, tested, candidates)
+
+
 @described
 class FairKernelRidgeCV(CrossValidated, Regression):
     """Fair kernel ridge regression that chooses alpha and eta by cross-validation.
@@ -111,8 +212,8 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     on each without reading the data again. The final fit is on all rows.
 
     Without a limit it takes the largest eta whose error is within one standard error of the best: the fairest of the
-    models that are as good as the best. With `unfairness` it takes the least error among those whose held-out share,
-    with ¾ of its standard error, is within the limit, or a constant, with a warning, where that errs less.
+    models that are as accurate as the best. With `unfairness` it takes the least error among those whose held-out
+    share, plus ¾ of its standard error, is within the limit, or a constant, with a warning, if that has less error.
 
     Parameters
     ----------
@@ -121,11 +222,6 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         Ridges to try; by default 10, relative to the variance of the features.
     etas : array-like, optional
         Penalty weights to try; by default 25, from 0 to ∞.
-    cv : int, splitter or iterable, default=5
-        Number of random folds, or anything that splits the rows into disjoint test sets.
-    unfairness : float in [0, 1] or None, default=None
-        Limit on the explained share: the share of the variance of the predictions that the
-        sensitive attributes explain, on held-out folds.
     eps : float, "auto" or None, default=None
         Regularisation ε of the penalty, as in :class:`FairKernelRidge`; "auto" chooses it by the
         held-out error within the limit. Shares are measured without it.
@@ -135,29 +231,22 @@ class FairKernelRidgeCV(CrossValidated, Regression):
     Attributes
     ----------
     alpha_, eta_, eps_, ridge_ratio_ : float
-        What was chosen.
+        The values that were chosen.
     path_ : FairPath
         The whole grid with its held-out scores.
     cv_results_ : dict of arrays of shape (K, A, E)
         Error ("mse") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
-    explained_share_ : float
-        Explained share on the training rows: reported, not limited. NaN for a constant.
-    explained_share_cv_ : float
-        Held-out share: mean over the folds, corrected for chance, floored at 0. For numeric
-        attributes the largest over three ridges of the function of s, a little too large.
-    explained_share_cv_error_ : float
-        Its standard error.
-    @ cv.certificate_
+    @ cv.explained_share_ explained_share_cv_ explained_share_cv_error_ cv.certificate_
     coef_ : array of shape (m,) or (t, m)
         β.
     @ intercept_ moments_ n_samples_seen_ diagnostics_ base_estimator_ n_base_samples_
 
     Notes
     -----
-    `solve_from` has no folds to choose by: it solves at `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
-    as they are, and reports `explained_share_`, which it does not limit. Held-out scores would be
-    those of other rows: `explained_share_cv_`, its error and `cv_results_` are removed, and
-    `path_` is that of the new moments, without scores.
+    `solve_from` has no folds: it solves at the present `alpha_`, `eta_`, `eps_` and `ridge_ratio_`
+    and reports `explained_share_`, without limiting it. Held-out scores would not apply to these
+    rows, so `explained_share_cv_`, its error and `cv_results_` are removed, and `path_` is that of
+    the new moments, without scores.
 
     Examples
     --------

@@ -20,8 +20,7 @@ from scalefair._typing import Array, Chunk
 from scalefair.data import is_stream
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.errors import MISSING_SENSITIVE, check_alpha, check_grid, check_weight_or_limit
-from scalefair.estimators.base import FairEstimator, check_control, names_of_columns
-from scalefair.estimators.decisions import Decisions, FairDecisions, Limited, check_groups, learn_decisions
+from scalefair.estimators.base import FairEstimator, names_of_columns
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import LossPath
 from scalefair.features.design import Design, Finished
@@ -31,6 +30,8 @@ from scalefair.losses import LOSSES, Gamma, Poisson, SumToZero
 from scalefair.losses.base import LOSS_METHODS, check_row_targets
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import FeatureCache, Rows
+from scalefair.penalties import check_control
+from scalefair.solve.decisions.fit import Decisions, FairDecisions, Limited, check_groups, learn_decisions
 from scalefair.solve.fit import MIN_DIGITS, LossFit, warn_of_few_digits
 from scalefair.solve.newton.descent import fit_loss, loss_path
 from scalefair.solve.newton.model import Problem, mean_curvature
@@ -273,7 +274,7 @@ class LossRegression(RegressorMixin, LossBase):
         return self._scores(X, partial(_linked, vars(self).get("loss_")))
 
     def predict_scores(self, X: Any) -> Any:
-        """Return the scores f, of which parity is promised; `predict` is a function of them."""
+        """Return the scores f, to which the penalty applies; `predict` is a function of them."""
         return self._scores(X, partial(_linked, None))
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
@@ -287,7 +288,7 @@ class LossRegression(RegressorMixin, LossBase):
         return self._decided(X, FairDecisions.decide) > 0
 
     def rank_scores(self, X: Any) -> Any:
-        """Return what rows are ranked by: groups then have the same share among the top.
+        """Return the numbers that rows are ranked by; each group is selected at about the same rate.
 
         Only with `limit_on`. Positive where :meth:`decide` says yes, unless that is randomised.
         """
@@ -323,14 +324,14 @@ class FairKernelRegressor(LossRegression):
     coef_ : array of shape (m,)
         β.
     loss_ : loss
-        V, with the scales that were left open.
+        V, with the scales that were estimated.
     @ intercept_ alpha_ eta_ explained_share_ output_share_ mean_loss_ n_iter_ n_passes_ moments_
     @ n_samples_seen_ diagnostics_ decisions_
 
     Notes
     -----
-    The penalty promises parity of the scores f in expectation. With a logarithmic link that is
-    parity of the mean of log predictions; that of the predictions themselves may differ.
+    The penalty concerns parity of the scores f in expectation. With a logarithmic link that is
+    parity of the mean of log predictions; the means of the predictions themselves may still differ.
 
     Examples
     --------

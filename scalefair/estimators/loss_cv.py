@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
 from scalefair._typing import Array, DataFrame
+from scalefair.auditing.candidates import Calibration, certified_decisions, judge_fits
 from scalefair.auditing.certificate import Claim
 from scalefair.data import frames
 from scalefair.errors import check_alpha, check_grid
 from scalefair.estimators.base import feature_ridges, learnt
-from scalefair.estimators.certified import CrossValidated, judge_fits
 from scalefair.estimators.classifier import Classification, FairKernelClassifier
-from scalefair.estimators.decisions import Calibration, certified_decisions
+from scalefair.estimators.kernel_ridge import CrossValidated
 from scalefair.estimators.loss import MAX_CACHED_BYTES, FairKernelRegressor, LossBase, LossRegression
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import BOUND, LossPath, PathBase, held_out_columns, not_within, with_held_out
@@ -59,9 +59,9 @@ class LossPathCV(PathBase):
 
     Notes
     -----
-    ``at(alpha=, eta=)`` returns one of these fits, as near its optimum as the folds' fits are.
-    ``at(unfairness=u)`` is the fit of least held-out loss whose held-out share, with ¾ of
-    its standard error, is at most u, or a constant, with a warning, where that errs less. Both have
+    ``at(alpha=, eta=)`` returns one of these fits, with the same tolerance as the fits of the folds.
+    ``at(unfairness=u)`` is the fit of least held-out loss whose held-out share, plus ¾ of its
+    standard error, is at most u, or a constant, with a warning, if that has less error. Both have
     `explained_share_cv_` and its error.
     """
 
@@ -245,8 +245,8 @@ class FairKernelClassifierCV(LossCV, Classification):
     their passes over the rows, and the final fit is on all rows.
 
     Without a limit it takes the largest eta whose loss is within one standard error of the best,
-    with `unfairness` the least loss among those whose held-out share, with ¾ of its standard error,
-    is within the limit, or a constant, with a warning, where that errs less.
+    with `unfairness` the least loss among those whose held-out share, plus ¾ of its standard error,
+    is within the limit, or a constant, with a warning, if that has less error.
 
     Parameters
     ----------
@@ -296,8 +296,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     """Fair kernel regression with any loss that chooses alpha and eta by cross-validation.
 
     As :class:`FairKernelRegressor`, with the ridge and the weight of the penalty chosen as
-    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` has a
-    closed form.
+    :class:`FairKernelClassifierCV` does. For the squared loss :class:`FairKernelRidgeCV` has a closed form.
 
     Parameters
     ----------
@@ -310,7 +309,7 @@ class FairKernelRegressorCV(LossCV, LossRegression):
     coef_ : array of shape (m,)
         β.
     loss_ : loss
-        V, with the scales that were left open.
+        V, with the scales that were estimated.
     @ cv.alpha_ cv.path_ cv.cv_results_ explained_share_cv_ explained_share_cv_error_
     @ cv.certificate_
     @ cv.explained_share_

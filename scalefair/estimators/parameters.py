@@ -1,4 +1,4 @@
-"""Parameters that several estimators have: what they mean and what is valid, written once."""
+"""Parameters of several estimators: their meaning and their valid values, written once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from scalefair._config import current_config
 from scalefair.errors import InputError
-from scalefair.estimators.decisions import Decisions
 from scalefair.features.training import MapSpec
 from scalefair.kernels import RBF, Kernel
 from scalefair.kernels.stationary import NAMES
 from scalefair.penalties import PENALTIES
+from scalefair.solve.decisions.fit import Decisions
 
 T = TypeVar("T", bound=type)
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -61,15 +61,15 @@ VALID: dict[str, Any] = {
 }
 TEXT = """
 loss : {"logistic", "multinomial"} or loss, default="logistic"
-    V. "logistic" means the multinomial loss if there are more than two classes. An object of
-    `scalefair.losses` gets classes as 0 and 1, or as one-hot rows.
+    V. "logistic" means the multinomial loss if there are more than two classes. An object of `scalefair.losses`
+    gets classes as 0 and 1, or as one-hot rows.
 class_weight : None, "balanced" or dict, default=None
-    Weight of each class in the loss; "balanced" gives all classes the same total. The penalty
-    and the explained share use the rows as they are.
+    Weight of each class in the loss; "balanced" gives all classes the same total. The penalty and the explained
+    share use the rows as they are.
 feature_map : {"nystroem", "fourier", "exact", "linear"} or feature map, default="nystroem"
-    Features φ(x) of the inputs: Nyström features, random Fourier features, every row as a
-    landmark (for a ridge with a weight and for Gaussian process regression, the dense n×n solution;
-    for validation and small n), or the inputs themselves.
+    Features φ(x) of the inputs: Nyström features, random Fourier features, every row as a landmark (for a ridge
+    with a weight and for Gaussian process regression, the dense n×n solution; for validation and small n), or
+    the inputs themselves.
 kernel : str or kernel, default="rbf"
     "rbf", "laplace", "matern12", "matern32", "matern52", "linear", or a kernel object.
 length_scale : float, array of shape (d,) or "median", default="median"
@@ -77,91 +77,88 @@ length_scale : float, array of shape (d,) or "median", default="median"
 n_components : int, default=500
     Number of features m. Cost grows with its square; accuracy usually levels off at about 500.
 sensitive_kernel : str or kernel, default="auto"
-    Kernel on the sensitive attributes. "auto": indicators of the crossed categories, a Gaussian
-    kernel on standardised numbers, and their product if there are both.
+    Kernel on the sensitive attributes. "auto": indicators of the crossed categories, a Gaussian kernel on
+    standardised numbers, and their product if there are both.
 sensitive_length_scale : float, array or "median", default="median"
     Length scale of that kernel.
 n_sensitive_components : int, default=100
-    Number of Nyström features of numeric attributes. If they are crossed with groups, ψ has at
-    most four times as many columns, but at least five for each group.
+    Number of Nyström features of numeric attributes. If they are crossed with groups, ψ has at most four times
+    as many columns, but at least five for each group.
 alpha : float, "auto" or dict, default="auto"
     Ridge α per row: scikit-learn's `KernelRidge` has nα, `LogisticRegression` has C = 1/(2nα),
-    `PoissonRegressor` and `GammaRegressor` have 2α. "auto", for the squared loss, is the one with
-    the least generalised cross-validation error without a penalty, from the moments. For other
-    losses, for fewer than 400 rows, and where there are no m×m moments it is 1/n, but at most 1e-3
-    and at least 1e-7, times half the mean curvature of the loss at the best constant: 1 for the
-    squared loss, p(1 − p)/2 for two classes. A dict gives one per block of features,
-    ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``, for φ(x), ψ(s) and ĥ(x), the last relative to
-    its variance. A single number is that of φ, and the others get 1e-3 of it.
+    `PoissonRegressor` and `GammaRegressor` have 2α. "auto", for the squared loss, is the one with the least
+    generalised cross-validation error without a penalty, from the moments. For other losses, for fewer than 400
+    rows, and where there are no m×m moments it is 1/n, but at most 1e-3 and at least 1e-7, times half the mean
+    curvature of the loss at the best constant: 1 for the squared loss, p(1 − p)/2 for two classes. A dict gives
+    one per block of features, ``{"phi": 1e-3, "psi": 1e-6, "base": 1e-6}``, for φ(x), ψ(s) and ĥ(x), the last
+    relative to its variance. A single number is that of φ, and the others get 1e-3 of it.
 eta : float or None, default=None
-    Weight of the penalty. 0 is an ordinary fit; ``inf`` removes the penalised dependence. None
-    means 1 unless `unfairness` is given.
+    Weight of the penalty. 0 is an ordinary fit; ``inf`` removes the penalised dependence. None means 1 unless
+    `unfairness` is given.
 unfairness : float in [0, 1] or None, default=None
-    Limit on the explained share: the share of the variance of the predictions (scores) f that the
-    sensitive attributes s explain. It is met on the training rows; eta is found for you.
+    Limit on the explained share: the share of the variance of the predictions (scores) f that the sensitive
+    attributes s explain. It is met on the training rows; eta is chosen accordingly.
 limit_on : {"scores", "decisions", "odds"} or Decisions, default="scores"
-    What `unfairness` limits. "scores": the explained share. "decisions": the largest difference
-    between groups in the rate of a decision (fairlearn's demographic parity difference); "odds":
-    that among rows of the same class (true and false positive rates). The scores are then fitted
-    with the weight `eta`, 0 by default, and decisions use thresholds that depend on the group or,
-    if it is hidden, on what the inputs say about it. For a regression, give the threshold or the
-    fraction to select as :class:`Decisions`.
+    What `unfairness` limits. "scores": the explained share. "decisions": the largest difference between groups
+    in the rate of a decision (fairlearn's demographic parity difference); "odds": that among rows of the same
+    class (true and false positive rates). The scores are then fitted with the weight `eta`, 0 by default, and
+    decisions use thresholds that depend on the group or, if it is hidden, on what the inputs reveal about it.
+    For a regression, give the threshold or the fraction to select as :class:`Decisions`.
 penalty : {"normalized", "hsic", "nocco", "nocco_output"}, default="normalized"
-    What is penalised: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of
-    the prediction itself, the share that s explains. A share has no units, so the eta of the last
-    has those of the variance of y: y·c needs eta·c².
+    What is penalised: the variance of f that s explains; HSIC; NOCCO of φ and ψ; or NOCCO of the prediction
+    itself, the share that s explains. A share has no units, so the eta of the last has those of the variance of
+    y: y·c needs eta·c².
 eps : float or None, default=None
-    Regularisation ε of the normalised penalties. None means none for groups, and 1e-6 for numbers,
-    relative to their kernel or variance. The explained share does not depend on it. For
-    "nocco_output" it is also added to the variance of f, times the variance of y.
+    Regularisation ε of the normalised penalties. None means 0 for groups, and 1e-6 for numbers, relative to
+    their kernel or variance. The explained share does not depend on it. For "nocco_output" it is also added to
+    the variance of f, times the variance of y.
 output_kernel : None, "rbf" or RBF, default=None
-    None: the penalty is on the mean of f given s. "rbf": on the whole distribution of f, through
-    Gaussian kernels with length scales of one and of a quarter of its standard deviation, or the
-    one you give, in that unit. It has no closed form: every step of L-BFGS is a pass over rows,
-    kept in memory up to 1 GB. `unfairness` then limits `output_share_`.
+    None: the penalty is on the mean of f given s. "rbf": on the whole distribution of f, through Gaussian
+    kernels with length scales of one and of a quarter of its standard deviation, or the one you give, in that
+    unit. It has no closed form: every step of L-BFGS is a pass over rows, kept in memory up to 1 GB.
+    `unfairness` then limits `output_share_`.
 base_estimator : estimator, "trees", CrossFit or None, default=None
-    Another model, whose prediction ĥ(x) becomes a feature: any scikit-learn regressor, classifier
-    (its probabilities, or log odds in a classifier) or pipeline; "trees" are boosted trees with
-    settings that suit most tables, with categories as categories. It sees X as you pass it,
-    without the columns that `hide_sensitive` hides. Training rows get the prediction of a copy
-    fitted without their fold; `predict` uses one fitted on all rows. A fitted model is used as it
-    is, with a warning; wrap it in scikit-learn's `FrozenEstimator` to keep the fit in copies, such
-    as those of a grid search. :class:`CrossFit` sets how it is fitted.
+    Another model, whose prediction ĥ(x) becomes a feature: any scikit-learn regressor, classifier (its
+    probabilities, or log odds in a classifier) or pipeline; "trees" are boosted trees with settings that suit
+    most tables and native support for categories. Its input is X as you pass it, without the columns that
+    `hide_sensitive` hides. For training rows the prediction of a copy fitted without their fold is used;
+    `predict` uses a model fitted on all rows. A fitted model is used as it is, with a warning; wrap it in
+    scikit-learn's `FrozenEstimator` to keep the fit in copies, such as those of a grid search.
+    :class:`CrossFit` sets how it is fitted.
 fit_intercept : bool, default=True
     Whether to fit an intercept b, which is not penalised.
 sensitive_columns : list of str or int, optional
-    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-    The model sees them, and their features ψ(s) are added to φ(x).
+    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`. They are visible
+    to the model, and their features ψ(s) are added to φ(x).
 hide_sensitive : bool, default=False
     If True, the model does not use those columns to predict.
 missing_labels : {"error", "partial"}, default="error"
-    What to do with rows that lack y or a sensitive attribute (NaN, null). "partial": the error
-    uses all rows with y, the penalty all rows with s and what these say about the others; the
-    share is measured on the rows with s. Rows that lack both are left out.
+    How to treat rows in which y or a sensitive attribute is missing (NaN, null). "partial": the error uses all
+    rows with y, the penalty all rows with s and what these reveal about the others; the share is measured on
+    the rows with s. Rows without both are left out.
 tol : float, default=1e-10
-    Stop when a pass over the rows would decrease the objective by less, relative to half the mean
-    curvature of the loss at the start times the square of the unit of f: the standard deviation
-    of y (Huber: at most its δ; quantile: at most 20 widths), or 1 for losses with a logarithmic
-    link and for classes.
+    Stop when a pass over the rows would decrease the objective by less, relative to half the mean curvature of
+    the loss at the start times the square of the unit of f: the standard deviation of y (Huber: at most its δ;
+    quantile: at most 20 widths), or 1 for losses with a logarithmic link and for classes.
 max_iter : int, default=50
-    Largest number of Newton steps; a ConvergenceWarning says if they were not enough.
+    Largest number of Newton steps; a ConvergenceWarning is raised if they are not enough.
 n_jobs : int or None, default=None
     Number of threads, each with a chunk of rows; None means one per core that BLAS may use.
 random_state : int, RandomState or None, default=None
     Seed of samples, landmarks, frequencies and restarts.
 [gp] length_scale : float, array of shape (d,), "median" or "standardized", default="median"
-    Where the search starts. One number stays one number. One per input is ARD; "standardized"
-    starts ARD from the median heuristic for standardised inputs. A `Nystroem` object as
-    `feature_map` needs ``whitening="cholesky"`` if length scales are learnt.
+    Start of the search. A single number is optimised as one; one per input is ARD; "standardized" starts ARD
+    from the median heuristic for standardised inputs. A `Nystroem` object as `feature_map` needs
+    ``whitening="cholesky"`` if length scales are learnt.
 [gp] max_iter : int, default=100
     Largest number of iterations of each search.
 [gp] tol : float, default=1e-5
-    A search has converged if no slope of the log evidence per row exceeds it.
+    A search has converged if no component of the gradient of the log evidence per row exceeds it.
 [gp] penalty : {"normalized", "hsic"}, default="normalized"
     What is penalised: the variance of f that s explains, or HSIC.
 [gp] sensitive_columns : list of str or int, optional
-    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`.
-    The kernel sees them as inputs.
+    Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`. They are inputs of
+    the kernel.
 [cv] alphas : array-like, optional
     Ridges to try, as `alpha`; by default relative to the variance of the features.
 [cv] etas : array-like, optional
@@ -169,18 +166,18 @@ random_state : int, RandomState or None, default=None
 cv : int, splitter or iterable, default=5
     Number of random folds, or anything that splits the rows into disjoint test sets.
 [cv] unfairness : float in [0, 1] or None, default=None
-    Limit on the explained share, on held-out folds: the share of the variance of the scores f that
-    the sensitive attributes s explain.
+    Limit on the explained share, on held-out folds: the share of the variance of the scores f that the
+    sensitive attributes s explain.
 [gp] cv : int, splitter, iterable or None, default=None
-    None: the limit is met on the training rows. A number of folds, or anything that splits the rows
-    into disjoint test sets: it is met on these, at the learnt hyperparameters; the mean over the
-    folds plus ¾ of its standard error is at most the limit. Has no effect without a limit. Sets
-    `explained_share_cv_`, `explained_share_cv_error_` and `cv_results_`.
+    None: the limit is met on the training rows. A number of folds, or anything that splits the rows into
+    disjoint test sets: it is met on these, at the learnt hyperparameters; the mean over the folds plus ¾ of its
+    standard error is at most the limit. Has no effect without a limit. Sets `explained_share_cv_`,
+    `explained_share_cv_error_` and `cv_results_`.
 amplitude : float or "optimize", default="optimize"
     Prior standard deviation a of f without the penalty, for a kernel with k(x, x) = 1.
 optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-    Unlike in scikit-learn, None still finds amplitude and noise, unless these are given as
-    numbers; it keeps the length scales at their start.
+    Unlike in scikit-learn, None still optimises amplitude and noise, unless these are given as numbers; only
+    the length scales stay at their start.
 n_restarts : int, default=0
     Number of further searches, from random starts.
 length_scale_bounds : (float, float) or None, default=None
@@ -199,26 +196,26 @@ intercept_ : float or array
 alpha_ : float
     The ridge of φ.
 eta_ : float
-    The weight of the penalty, given or found.
+    The weight of the penalty, as given or as chosen.
 explained_share_ : float
     Explained share of f on the training rows; NaN for a constant prediction.
 decisions_ : FairDecisions
-    With a limit on decisions: the `gap` and its standard error `gap_error`, and a `table` with the
-    rates and the calibration of each group, before and after; held out in classes named CV, in
-    sample otherwise. `predict_proba` is not affected.
+    With a limit on decisions: the `gap` and its standard error `gap_error`, and a `table` with the rates and
+    the calibration of each group, before and after; held out in classes named CV, in sample otherwise.
+    `predict_proba` is not affected.
 explained_share_cv_ : float
-    Held-out share: the mean over the folds, corrected for chance, at least 0. For numeric
-    attributes it is the largest over three ridges of the function of s, so it errs on the large
-    side. NaN for a constant.
+    Held-out share: the mean over the folds, corrected for chance, at least 0. For numeric attributes it is the
+    largest of three values, one for each ridge of the function of s, so it tends to be too large rather than
+    too small. NaN for a constant.
 explained_share_cv_error_ : float
     Its standard error.
 [cv] confidence : float in (0, 1) or None, default=None
-    Certify the limit: the probability of returning a model beyond it in the population is at most
-    1 − confidence. Raises NotCertifiedError if no model can be certified.
+    Certify the limit: the probability of returning a model beyond it in the population is at most 1 −
+    confidence. Raises NotCertifiedError if no model can be certified.
 [cv] guarantee : {"split", "cross"}, default="split"
-    How the limit is certified. "split": four rows of ten, chosen by row number, are used for
-    nothing but calibration. "cross": cross-fitted statistics and a refit on all rows, which has
-    less error, but is calibrated by simulation instead of a theorem.
+    How the limit is certified. "split": four rows of ten, chosen by row number, are used only for calibration.
+    "cross": cross-fitted statistics and a refit on all rows, which has less error, but is validated by
+    simulations instead of a theorem.
 [cv] certificate_ : Certificate
     The certificate, if `confidence` is given.
 [cv] explained_share_ : float
@@ -230,9 +227,8 @@ explained_share_cv_error_ : float
 [cv] cv_results_ : dict of arrays of shape (K, A, E)
     Mean loss ("loss") and share ("explained_share") of each fold, and the grid ("alphas", "etas").
 output_share_ : float
-    Only with `output_kernel` or, for general losses, ``penalty="nocco_output"``: share of the
-    variance of the kernel features of f that the sensitive attributes explain on the training
-    rows. 0 means independence.
+    Only with `output_kernel` or, for general losses, ``penalty="nocco_output"``: share of the variance of the
+    kernel features of f that the sensitive attributes explain on the training rows. 0 means independence.
 moments_ : Moments
     Statistics of the training rows.
 mean_loss_ : float
@@ -244,21 +240,20 @@ n_passes_ : int
 n_samples_seen_ : int
     Rows of positive weight.
 diagnostics_ : Diagnostics
-    Condition number, jitter, rank of the features, and the number of correct digits; fewer than
-    four raise a warning.
+    Condition number, jitter, rank of the features, and the number of correct digits; fewer than four raise a
+    warning.
 base_estimator_ : estimator or None
     The base model that `predict` uses.
 n_base_samples_ : int
-    Rows that it was fitted on: all, or a sample if they are not in memory; 0 if it was fitted
-    before.
+    Rows that it was fitted on: all, or a sample if they are not in memory; 0 if it was fitted before.
 kernel_ : Kernel
     a²k with the learnt length scales, in ``kernel_.length_scale``.
 log_marginal_likelihood_value_ : float
     Log evidence at `theta_`.
 converged_, n_iter_, n_evaluations_, optimizer_message_
-    How the search ended; `evidence_history_` has the log evidence of each evaluation.
+    The outcome of the search; `evidence_history_` has the log evidence of each evaluation.
 at_bounds_ : tuple of str
-    Hyperparameters that reached a bound, and what that means.
+    Hyperparameters that reached a bound, with an explanation.
 phi_, psi_ : feature maps
     φ and ψ.
 """

@@ -1,24 +1,25 @@
-"""Accuracy–fairness frontiers: a closed form has one in its moments, a general loss in fits."""
+"""Accuracy–fairness frontiers, of moments or of fits; and which of several models errs least."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from scalefair import held_out, penalties
+from scalefair import held_out
 from scalefair._typing import Array, DataFrame
 from scalefair.data import frames
-from scalefair.errors import MISSING_SENSITIVE, check_number
+from scalefair.errors import MISSING_SENSITIVE, InputError, check_number
 from scalefair.solve.limit import NotAttainableError
-from scalefair.solve.ridge.path import GridScores, Spectrum, choose, grid, side_by_side, squared_errors
-from scalefair.solve.ridge.search import warn_of_constant
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.path import GridScores, choose
+from scalefair.solve.ridge.search import training_columns, warn_of_constant
 
 MAX_NOTEBOOK_ROWS = 12
 BOUND = f"held-out share with {held_out.MARGIN:g} standard errors"
@@ -42,9 +43,9 @@ class PathBase(ABC):
         """Columns of the share and of the error that fits are compared by."""
 
     def front(self) -> DataFrame:
-        """Return the rows that no other row beats in both error and share, by increasing share.
+        """Return the rows for which no other has less error and a smaller share, by increasing share.
 
-        Held-out numbers are compared where there are any. They come first, then the other columns.
+        Held-out numbers are compared if there are any. They come first, then the other columns.
         """
         share, error = self._criteria
         rows = self.table.sort_values([share, error], kind="stable")
@@ -61,7 +62,7 @@ class PathBase(ABC):
         unfairness : float in [0, 1], optional
             Largest explained share.
         alpha : float, optional
-            Ridge, beside `eta`; not needed where the path has but one.
+            Ridge, with `eta`; not needed if the path has only one.
         eta : float, optional
             Weight of the penalty.
         """
@@ -118,10 +119,10 @@ class FairPath(PathBase):
     -----
     ``at(alpha=, eta=)`` takes any numbers, on the grid or not. ``at(unfairness=u)`` is the fit
     whose share on the training rows is u, or less without a penalty. After cross-validation it is
-    the fit of least held-out error whose held-out share, with ¾ of its standard error, is at most
-    u (scores between the etas of the grid are interpolated), or a constant, with a warning, where
-    that errs less; it has `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the least
-    error on the training rows, which changes no share.
+    the fit of least held-out error whose held-out share, plus ¾ of its standard error, is at most
+    u (scores between the etas of the grid are interpolated), or a constant, with a warning, if that
+    has less error; it has `explained_share_cv_` and its error. Under a limit the predictions are rescaled to the
+    least error on the training rows, which does not change the share.
     """
 
     def __init__(self, estimator: Any, alphas: Array, etas: Array, scores: GridScores | None = None) -> None:
@@ -264,7 +265,7 @@ def not_within(unfairness: float, shares: Array, what: str = "share") -> NotAtta
     least = np.nanmin(shares, initial=np.inf)
     return NotAttainableError(
         f"unfairness={unfairness!r}: no fit of the path is within the limit, the least {what} is "
-        f"{least:.4g}; allow more, or use a finer or longer grid of etas"
+        f"{least:.4g}; raise the limit, or use a finer or longer grid of etas"
     )
 
 
@@ -294,33 +295,6 @@ def _error_at(shares: Array, errors: Array, limit: float) -> float:
     return float(np.interp(limit, shares[order], least))
 
 
-def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
-    """Error and dependence on the training rows, for each point of the grid."""
-    coef = grid(Spectrum.of(system), alphas, etas)
-    B, t = side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
-    moments = system.moments
-    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
-    errors = squared_errors(system, B, variance, moments)
-    spread = np.diagonal(moments.covariance("y", "y"))
-    explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
-    if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
-        hsic = np.sum((penalties.hsic(moments, 0.0, system.features).T @ B) ** 2, axis=0)
-    else:
-        explained, hsic = np.full_like(explained, np.nan), np.full(B.shape[1], np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        r2 = (1 - errors / spread).mean(axis=1)
-    return {
-        "mse": errors.mean(axis=1),
-        "r2": r2,
-        "explained_share": penalties.share_of_variance(
-            explained,
-            penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
-            penalties.size_of_block(moments, "y"),
-        ),
-        "hsic": hsic.reshape(-1, t).sum(axis=1),
-    }
-
-
 def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]:
     """Means over the folds and their standard errors; the share is floored at 0."""
     mse, mse_error = held_out.mean_and_error(scores.mse)
@@ -331,3 +305,74 @@ def held_out_columns(scores: GridScores, error: str = "mse") -> dict[str, Array]
         "explained_share_cv": share.value.ravel(),
         "explained_share_cv_error": share.error.ravel(),
     }
+
+
+# The held-out error of a model with a base model is slightly too large: the base predictions of
+# the training rows come from copies that were fitted on the held-out fold, and the fit corrects
+# for that. Kernels are chosen only if they are better by more than this part (from ACSIncome).
+BASE_CREDIT = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class ModelChoice:
+    """The model of least held-out error, and the error of each that was tried."""
+
+    name: str
+    model: Any
+    errors: dict[str, float]  # 1 − R², or the mean loss
+    failed: dict[str, str]  # what could not be fitted, and why
+
+    @property
+    def summary(self) -> str:
+        """Which model it is and by how much, in a sentence."""
+        unit = "log loss" if "loss_cv" in self.model.path_.table else "1 − R²"
+        first, *others = sorted(self.errors.items(), key=lambda pair: (pair[0] != self.name, pair[1]))
+        compared = ", ".join(f"{name} {error:.4f}" for name, error in others)
+        failed = "".join(f"; {name} failed: {why}" for name, why in self.failed.items())
+        tied = f" (within {BASE_CREDIT:.0%} of the least)" if first[1] > min(self.errors.values()) else ""
+        best = f"chosen by held-out error ({unit}): {first[0]} {first[1]:.4f}{tied}"
+        return f"{best}{f', others: {compared}' if compared else ''}{failed}"
+
+
+def choose_model(
+    candidates: Mapping[str, Any], fit: Callable[[Any], Any], progress: Callable[[str], None] = lambda _: None
+) -> ModelChoice:
+    """Fit estimators that cross-validate, and take the one of least held-out error.
+
+    One that `fit` cannot fit is left out, unless the data are at fault or no other can.
+    """
+    fitted: dict[str, tuple[Any, list[Any]]] = {}
+    failed: dict[str, ValueError] = {}
+    for name, estimator in candidates.items():
+        progress(f"fitting: {name}")
+        with warnings.catch_warnings(record=True, action="default") as caught:
+            try:
+                fitted[name] = fit(estimator), caught
+            except InputError:
+                raise
+            except ValueError as error:
+                failed[name] = error
+    if not fitted:
+        raise next(iter(failed.values()))
+    alone = len(candidates) == 1
+    errors = {} if alone else {name: held_out_error(one) for name, (one, _) in fitted.items()}
+    stacked = {name for name in errors if fitted[name][0].base_estimator is not None}
+    best = min(fitted, key=lambda name: errors.get(name, 0.0) * (1 - BASE_CREDIT * (name in stacked)))
+    for warned in fitted[best][1]:
+        warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
+    reasons = {name: str(error) for name, error in failed.items()}
+    return ModelChoice(best, fitted[best][0], errors, reasons)
+
+
+def held_out_error(model: Any) -> float:
+    """Return the held-out error at the point that was chosen; of a constant that of the mean."""
+    table = model.path_.table
+    column = next(name for name in ("mse_cv", "loss_cv") if name in table)
+    squared = column == "mse_cv"
+    scale = float(np.trace(model.moments_.covariance("y", "y"))) if squared else 1.0
+    if squared and not np.any(model.coef_):
+        return 1.0
+    same = np.isclose(table["alpha"], model.alpha_, rtol=1e-9, atol=0.0)
+    same &= np.isclose(table["eta"], model.eta_, rtol=1e-9, atol=0.0)
+    found = table[column][same]
+    return float(found.iloc[0]) / scale if len(found) and scale > 0 else float("inf")

@@ -16,8 +16,8 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from scalefair import errors
 from scalefair._config import current_config
 from scalefair._typing import Array, Chunk
-from scalefair.data.sources.threads import one_blas_thread
-from scalefair.estimators.base import FairEstimator, check_control, feature_ridges
+from scalefair.data.sources.threads import TINY, one_blas_thread
+from scalefair.estimators.base import FairEstimator, feature_ridges
 from scalefair.estimators.parameters import described
 from scalefair.estimators.path import FairPath
 from scalefair.features.design import Design
@@ -25,12 +25,12 @@ from scalefair.features.exact import ExpectedGroups, Identity
 from scalefair.features.training import Training, learn_design
 from scalefair.moments import Moments
 from scalefair.moments.moments import CrossMoments
-from scalefair.penalties import check_known
+from scalefair.penalties import check_control, check_known
 from scalefair.solve.dense.process import exact_rows
 from scalefair.solve.fit import MIN_DIGITS, RidgeFit, Spec, warn_of_few_digits
 from scalefair.solve.output.fit import fit_with_output_kernel
-from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit
-from scalefair.solve.ridge.path import Spectrum, best_alpha, default_etas
+from scalefair.solve.ridge.direct import WIDE, fit_ridge, fit_wide, ridge_fit, takes_factor
+from scalefair.solve.ridge.path import Spectrum, Tridiagonal, best_alpha, default_etas
 from scalefair.solve.ridge.system import System, rescale
 
 MIN_ROWS = 400  # for generalised cross-validation
@@ -95,25 +95,25 @@ class RidgeBase(Regression):
             design = self._curved_design(training, config.dtype)
         iterative = {"auto": design.phi.n_raw_ >= WIDE, "iterative": True, "direct": False}
         # Rows that lack s or y need the m×m moments.
-        if self._may_iterate and iterative[config.solver] and not design.partial:
-            moments, fit = self._solve_wide(training, design)
-        else:
-            rows = self._rows(training.source, design, training.survey.n_rows)
-            (moments,) = rows.moments(checkpoint=config.checkpoint)
-            if design.partial:
-                check_known(moments)
-            if self.output_kernel is None or design.psi is None:
-                fit = self._solve(design, moments)
-            else:
-                system = self._system(design, moments)
-                spec, _ = self._spec_of(design, system)
-                fit = fit_with_output_kernel(rows, system, spec, self.output_kernel)
+        wide = self._may_iterate and iterative[config.solver] and not design.partial
+        moments, fit = (self._solve_wide if wide else self._solve_rows)(training, design)
         if "xi" in moments.blocks:
             check_control(moments)
         attributes = self._solution(moments, fit, design, one_target=training.one_target)
         if training.base is not None:
             attributes["n_base_samples_"] = training.n_base_samples
         return attributes
+
+    def _solve_rows(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
+        rows = self._rows(training.source, design, training.survey.n_rows)
+        (moments,) = rows.moments(checkpoint=current_config().checkpoint)
+        if design.partial:
+            check_known(moments)
+        if self.output_kernel is None or design.psi is None:
+            return moments, self._solve(design, moments)
+        system = self._system(design, moments)
+        spec, _ = self._spec_of(design, system)
+        return moments, fit_with_output_kernel(rows, system, spec, self.output_kernel)
 
     def _solve_wide(self, training: Training, design: Design) -> tuple[Moments, RidgeFit]:
         if self.output_kernel is not None:
@@ -123,27 +123,18 @@ class RidgeBase(Regression):
             )
         rows = self._rows(training.source, design, None)
         ridge = partial(feature_ridges, design.features, relative=errors.check_alpha(self.alpha))
-        return fit_wide(
-            rows,
-            self._spec(design.dtype, training.survey.n_present),
-            ridge,
-            fit_intercept=self.fit_intercept,
-            seed=training.seed,
-        )
+        spec = self._spec(design.dtype, training.survey.n_present)
+        return fit_wide(rows, spec, ridge, fit_intercept=self.fit_intercept, seed=training.seed)
 
     def _learn_dual(self, training: Training) -> dict[str, Any]:
         """Return the attributes of the exact mode, which has no explicit features."""
-        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if self._sees_sensitive() else 0.0
+        sees = self._sees_sensitive()
+        seen = 1.0 / errors.check_alpha(self.alpha)["psi"] if sees else 0.0
         rows, spec = exact_rows(training, seen), self._spec("float64", training.survey.n_present)
         fit = rows.solve(spec.alpha, spec.eta, eps=spec.eps, penalty=spec.penalty, fit_intercept=self.fit_intercept)
         one = training.one_target
-        design = Design(
-            Identity().fit(training.sample.x),
-            rows.psi,
-            training.n_targets,
-            preparation=training.preparation,
-            sees_sensitive=self._sees_sensitive(),
-        )
+        phi, prepared = Identity().fit(training.sample.x), training.preparation
+        design = Design(phi, rows.psi, training.n_targets, preparation=prepared, sees_sensitive=sees)
         intercept = np.zeros(training.n_targets) + fit.intercept
         return {
             "_design": design, "psi_": design.psi, "_one_target": one,
@@ -169,10 +160,12 @@ class RidgeBase(Regression):
             return fit_ridge(system, *self._spec_of(design, system))
 
     def _spec_of(self, design: Design, system: System) -> tuple[Spec, Spectrum | None]:
-        """Return what to fit; where "auto" finds its ridge by a decomposition, that too."""
+        """Return what to fit; where "auto" finds its ridge by eigenvectors that a limit needs, these too."""
         spec = self._spec(design.dtype, system.moments.n_rows)
         if system.moments.effective_rows < MIN_ROWS or not isinstance(self.alpha, str):
             return spec, None
+        if takes_factor(spec) and len(system.gram) > TINY:
+            return replace(spec, alpha=best_alpha(system, Tridiagonal.of(system))), None
         spectrum = Spectrum.of(system)
         return replace(spec, alpha=best_alpha(system, spectrum)), spectrum
 
@@ -300,7 +293,7 @@ class RidgeBase(Regression):
     def partial_fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None, control_features: Any = None
     ) -> Self:
-        """Add a batch of rows to those seen so far, and solve again.
+        """Add a batch of rows to the previous ones, and solve again.
 
         The first batch fixes the encoding, the length scales and the landmarks, so it should look
         like the rest; the moments of later batches are added exactly. Parameters as in `fit`.

@@ -57,9 +57,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
     Notes
     -----
-    A graph cannot raise errors: a level that `fit` has not seen counts as the pooled one or as
-    none, where `predict` of a model that sees sensitive columns raises an error. Unseen
-    combinations of known levels are answered as by `predict`, without its warning.
+    A graph cannot raise errors: a level that did not occur in `fit` counts as the pooled one or as
+    none, whereas `predict` raises an error if the column is sensitive. New combinations of known
+    levels are treated as by `predict`, without its warning.
     """
     if not isinstance(model, PREDICTORS):
         raise TypeError(
@@ -163,7 +163,7 @@ def _add_classes(graph: Graph, model: Any, scores: str, width: int) -> None:
 
 
 class Inputs:
-    """What the model sees, as values of a graph: a matrix of numbers, or one input per column."""
+    """The inputs of the model as values of a graph: a matrix of numbers, or one input per column."""
 
     def __init__(self, graph: Graph, model: Any) -> None:
         prep = model._design.preparation

@@ -1,4 +1,4 @@
-"""What all explicit feature maps share: φ(x) = raw(x) @ linear_."""
+"""The common part of all explicit feature maps: φ(x) = raw(x) @ linear_."""
 
 from __future__ import annotations
 

@@ -134,14 +134,8 @@ def cross_fit(  # noqa: PLR0917
     split = split if folds.count else split.then(partial(_only_unseen, folds))
     model = model if fitted else _seeded(model, training.seed)
     if how.fit_on == "collection":
-        count = folds.count + 1
-        with progress.steps("base models", count) if progress else nullcontext() as step:
-            fit = partial(_fit_on_collections, model, training, folds, step)
-            bases = [BaseModel(fit(k), scale) for k in range(count)]
-        base = _signed(bases[-1], training)
-        check_varies(base.model, [base.join(training.split_sample).h])
-        source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
-        return _with_base(training, base, source, training.survey.n_present)
+        fit = partial(_fit_on_collections, model, training, folds)
+        return _with_collections(training, fit, folds, split, scale=scale, progress=progress)
     with progress.steps("base models") if progress else nullcontext() as step:
         fits = _FoldFits(training, how, folds, n_jobs, step)
         bases, h = fits.base_models(model, scale)
@@ -152,6 +146,20 @@ def cross_fit(  # noqa: PLR0917
     join: Any = OutOfFold(tuple(bases[:-1]), folds, base) if folds.count else base.join
     join = FromArray(h) if isinstance(training.given, ArraySource) else join
     return _with_base(training, base, split.then(join), 0 if fitted else int(np.sum(fits.fold != folds.count)))
+
+
+def _with_collections(
+    training: Training, fit: Callable[..., Any], folds: Folds, split: ChunkSource, *,
+    scale: str, progress: Progress | None,
+) -> Training:  # fmt: skip
+    """Return the rows with predictions of models that are fitted on dask collections, fold by fold."""
+    count = folds.count + 1
+    with progress.steps("base models", count) if progress else nullcontext() as step:
+        bases = [BaseModel(fit(step, k), scale) for k in range(count)]
+    base = _signed(bases[-1], training)
+    check_varies(base.model, [base.join(training.split_sample).h])
+    source = split.then(OutOfFold(tuple(bases[:-1]), folds, base))
+    return _with_base(training, base, source, training.survey.n_present)
 
 
 def _folds_of_fits(training: Training, how: CrossFit, folds: Folds | None, *, fitted: bool) -> Folds:
@@ -218,8 +226,8 @@ def warn_of_fitted(model: Any, chunk: Chunk, stacklevel: int = 5) -> None:
     ratio = _error_ratio(model, chunk)
     if ratio is not None and ratio < SUSPICIOUS:
         text += (
-            f"; it has seen them, most likely: its squared error on them is {ratio:.2g} times that "
-            "of a fresh copy on rows that it has not seen"
+            f"; most likely it was fitted on them: its squared error on them is {ratio:.2g} times that "
+            "of a fresh copy on rows that it was not fitted on"
         )
     warnings.warn(f"{text}; give sklearn.base.clone(model) to have it cross-fitted", stacklevel=stacklevel)
 

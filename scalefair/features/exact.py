@@ -62,7 +62,7 @@ class OneHot(BaseMap):
     Parameters
     ----------
     unknown : {"error", "group", "levels"}, default="error"
-        What a combination that `fit` has not seen becomes: a ValueError that names it; a member of
+        How a combination that did not occur in `fit` is treated: a ValueError names it; it becomes a member of
         one further group of all unseen combinations, the only group without an indicator: its
         rows are all zero; or what is known of its levels, with a warning: φ(s)ᵀβ is then the sum
         of one effect per level that is nearest to β, without their interaction.

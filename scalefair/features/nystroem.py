@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg.lapack import dpstrf, dtrtri
 
 from scalefair._hash import smallest_hash
 from scalefair._linalg import low_rank_eigh
@@ -24,7 +25,7 @@ from scalefair.features.landmarks import (
 )
 from scalefair.kernels import Kernel
 
-WHITENINGS = ("eigen", "cholesky")
+WHITENINGS = ("eigen", "cholesky", "pivoted")
 
 
 class Nystroem(LengthScaleMap):
@@ -62,8 +63,9 @@ class Nystroem(LengthScaleMap):
         Directions whose eigenvalue is at most so much of the largest one are dropped; with
         `whitening="cholesky"` the jitter, relative to the mean of the diagonal.
         Rows in float32 need a larger one (1e-6), since rounding errors grow as 1/√cutoff.
-    whitening : {"eigen", "cholesky"}, default="eigen"
-        How K_ZZ is inverted: by the eigenvectors above the cut-off, or by the Cholesky factor with a fixed jitter.
+    whitening : {"eigen", "cholesky", "pivoted"}, default="eigen"
+        How K_ZZ is inverted: by the eigenvectors above the cut-off, by the Cholesky factor with a fixed jitter, or by
+        that of the landmarks that the cut-off leaves.
     sample_size : int or None, default=None
         Choose among so many distinct rows of smallest hash only; None: all.
     random_state : int, RandomState or None, default=None
@@ -133,6 +135,9 @@ class Nystroem(LengthScaleMap):
         if self.whitening == "cholesky":
             self.linear_, self.rank_ = self._inverse_factor(K), self.n_raw_
             return
+        if self.whitening == "pivoted":
+            self._drop_dependent(K)
+            return
         with one_blas_thread(len(K)):
             values, vectors = low_rank_eigh(K)
         self.eigenvalues_ = np.pad(values[::-1], (0, len(K) - len(values)))
@@ -142,6 +147,13 @@ class Nystroem(LengthScaleMap):
         largest = np.abs(vectors).argmax(axis=0)
         vectors = vectors * np.sign(vectors[largest, np.arange(self.rank_)])
         self.linear_ = vectors / np.sqrt(self.eigenvalues_[: self.rank_])
+
+    def _drop_dependent(self, K: Array) -> None:
+        """Keep the landmarks that a pivoted factor of K takes, and invert that factor."""
+        triangle, pivots, rank, _ = dpstrf(K.T, tol=self.cutoff * np.diagonal(K).max(), overwrite_a=1)
+        self.landmarks_ = self.landmarks_[pivots[:rank] - 1]
+        self.n_raw_ = self.rank_ = int(rank)
+        self.linear_ = np.ascontiguousarray(np.triu(dtrtri(np.triu(triangle[:rank, :rank]), overwrite_c=1)[0]))
 
     def _inverse_factor(self, K: Array) -> Array:
         """Return L^(−ᵀ) with LLᵀ = K + jitter, upper triangular."""

@@ -28,13 +28,15 @@ from scalefair.features.design import Block, Design
 from scalefair.features.exact import ExpectedGroups, Identity, OneHot
 from scalefair.features.fourier import RandomFourier
 from scalefair.features.landmarks import fitted_kernel
-from scalefair.features.mixed import EXACT_CUTOFF, SAMPLE_ROWS, mixed_map
+from scalefair.features.mixed import SAMPLE_ROWS, mixed_map
 from scalefair.features.nystroem import Nystroem
 from scalefair.features.partial import KNOWN_SAMPLE_ROWS, PartialEncoder, Propensity, Unknown, lacks
 from scalefair.features.product import ConcatMap, ProductMap
 from scalefair.features.rows import FitRows
 from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import plain_name
+
+EXACT_PIVOT = 1e-12  # of k(z, z): fits are nearer the dual ones than with eigenvalues down to 1e-13 of the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +222,7 @@ def _check_survey(survey: Survey) -> None:
             # Too large numbers are refused chunk by chunk.
             if 0 < size < 1 / LARGEST:
                 raise InputError(
-                    f"column {j} of {name} spreads over {size:.3g}, too little to square",
+                    f"column {j} of {name} has a spread of {size:.3g}, too small to square",
                     f"rescale it, to at least {1 / LARGEST:g}",
                     column=column.name,
                     where=part,
@@ -310,9 +312,11 @@ def sensitive_map(training: Training, known: Chunk | None = None) -> FeatureMap 
 def learn_design(training: Training, *, dtype: str, sees_sensitive: bool, curved: bool = False) -> Design:
     """Return the design: φ and ψ, the control, the base model, and curves of it if `curved`."""
     # Whitening amplifies rounding error by one over the root of the cut-off.
-    cutoff = EXACT_CUTOFF if training.spec.is_exact else {"float64": 1e-8, "float32": 1e-5}[dtype]
+    whitening: dict[str, Any] = {"cutoff": {"float64": 1e-8, "float32": 1e-5}[dtype]}
+    if training.spec.is_exact:  # As many landmarks as rows: eigenvectors of all would take as long as the fit
+        whitening = {"whitening": "pivoted", "cutoff": EXACT_PIVOT}
     known, propensity = _known_rows(training) if training.partial else (None, None)
-    phi, psi = input_map(training, cutoff=cutoff), sensitive_map(training, known)
+    phi, psi = input_map(training, **whitening), sensitive_map(training, known)
     control, sample = training.preparation.control_encoder, training.sample
     blocks: tuple[Block, ...] = ()
     if control is not None and psi is not None:

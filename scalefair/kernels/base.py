@@ -1,4 +1,4 @@
-"""What every kernel can do and accepts; sums, products and multiples of kernels."""
+"""The base class of kernels; sums, products and multiples of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses V(f, y), one number a row: what the data term 1/n ΣV of the objective is made of.
+"""Losses V(f, y), one number per row; the data term of the objective is 1/n ΣV.
 
 V = −log p(y | f) up to constants, convex in f. A loss of one's own is a subclass of :class:`Loss`
 with three methods, or any object with the same attributes.

@@ -1,4 +1,4 @@
-"""What a loss is."""
+"""The base class of losses."""
 
 from __future__ import annotations
 

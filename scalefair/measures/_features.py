@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -186,21 +185,20 @@ def moment_sums(
         return FoldMoments([Moments.empty(blocks)] * folds.count)
 
     def of(chunk: Chunk) -> FoldMoments:
-        # Rows of weight 0 are left out: the maps need not know their groups.
-        parts, weight, index = [], chunk.weights, np.flatnonzero(chunk.weights)
+        # Rows of weight 0 are left out: the maps need not know their groups. Blocks are added as they come:
+        # the moments of many folds are larger than the rows.
+        total, weight, index = nothing(), chunk.weights, np.flatnonzero(chunk.weights)
         for at in (index[start : start + size] for start in range(0, len(index), size)):
             Phi, Psi = whitened(phi, chunk.x[at]), whitened(psi, chunk.s[at])
             rows = {"phi": Phi, "psi": Psi, "y": columns(Phi, Psi, weight[at]) if columns else Phi[:, :0]}
             fold = None if folds.of is None else folds.of(chunk.row + at)
             some = [slice(None)] if fold is None else [fold == k for k in range(folds.count)]
-            parts.append(
-                FoldMoments(
-                    Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], units)
-                    if len(at[own])
-                    else Moments.empty(blocks)
-                    for own in some
-                )
+            total += FoldMoments(
+                Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], units)
+                if len(at[own])
+                else Moments.empty(blocks)
+                for own in some
             )
-        return reduce(add, parts or [nothing()])
+        return total
 
     return ChunkSum(of, nothing)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array, Chunk
 from scalefair.data import Look, PartSurvey, Survey, frames, open_rows, survey_rows
+from scalefair.data.columns import TableStatistics
 from scalefair.data.encoding import SensitiveEncoder, numbers_or_codes
 from scalefair.data.sources import ArraySource, ChunkSource, Sample
 from scalefair.errors import CannotJudgeError, UselessColumnError, check_choice, located
@@ -41,6 +42,11 @@ class VariableEncoder(SensitiveEncoder):
     """The same for any variable."""
 
     role = "measured"
+
+    def _called(self, statistics: TableStatistics, j: int) -> str:
+        if statistics.named:
+            return super()._called(statistics, j)
+        return f"column {j}" if len(statistics.columns) > 1 else "it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,7 @@ class Variable:
         if count > MAX_GROUPS:
             problem = f"have {count:,} combinations, at most {MAX_GROUPS:,} can be compared"
         elif count and count >= n_rows:
-            problem = f"are different in each of {n_rows:,} rows: nothing can be said of groups"
+            problem = f"are different in each of {n_rows:,} rows, so groups cannot be compared"
         if problem:
             raise TooFineError(
                 f"{self.name}: the categories of {', '.join(codes) or 'its columns'} {problem}",

@@ -195,10 +195,9 @@ def mutual_information(
 
     Notes
     -----
-    Within 0.02 nats for two Gaussians and 10,000 rows. Limits: the estimate cannot exceed about
-    log n, so that a deterministic relation looks finite; with several columns each the bias grows,
-    downwards for strong dependence; the standard deviation is about 1/√n or more, so that weak
-    dependence is better found by :func:`hsic_test`.
+    Within 0.02 nats for two Gaussians and 10,000 rows. Limits: the estimate cannot exceed about log n, so that a
+    deterministic relation looks finite; with several columns each the bias grows, downwards for strong dependence;
+    the standard deviation is about 1/√n or more, so that weak dependence is better found by :func:`hsic_test`.
 
     Examples
     --------
@@ -217,8 +216,8 @@ def mutual_information(
     used = nearest > 0
     if not used.any():
         raise UndefinedError(
-            "every row has a combination of categories of its own, so nothing can be said of "
-            "their dependence; merge rare levels, or pass numbers as numbers"
+            "every row has a combination of categories of its own, so their dependence "
+            "cannot be measured; merge rare levels, or pass numbers as numbers"
         )
     # Strictly inside, also where a number plus the radius is rounded.
     n_a, n_b = (_within(points, radius * (1 - 1e-9))[used] for points in (first, second))

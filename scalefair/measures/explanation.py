@@ -8,7 +8,7 @@ the model sees it, or the rest. All are linear functions of the rows z that mome
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -136,7 +136,8 @@ def _explained(model: Any, given: Chunk, *, before: bool) -> list[Contributions]
     if isinstance(model, BaseEstimator) or hasattr(model, "predict"):
         check_is_fitted(model)
         if "_design" in vars(model):
-            return _explain_model(model, given, before=before)
+            plain = model._without_penalty() if before and not model._is_ordinary() else None
+            return explain_models([one for one in (plain, model) if one is not None], given)
         raise TypeError(
             f"model={model!r} is not an estimator of scalefair; give its predictions, as in "
             "explain_share(model.predict(X), X, sensitive_features=s)"
@@ -153,11 +154,12 @@ def _explained(model: Any, given: Chunk, *, before: bool) -> list[Contributions]
     return _explain(form, design, moments, training.source)
 
 
-def _explain_model(model: Any, given: Chunk, *, before: bool) -> list[Contributions]:
+def explain_models(models: Sequence[Any], given: Chunk) -> list[Contributions]:
+    """Explain fitted models that share their features by the same passes over the rows."""
+    model = models[-1]
     design: Design = model._design
     _check_model(model, design, given)
-    plain = model._without_penalty() if before and not model._is_ordinary() else None
-    coefs = [one._feature_coef() for one in (plain, model) if one is not None]
+    coefs = [one._feature_coef() for one in models]
     prepared: Any = design.preparation
     columns = prepared.input_columns([str(name) for name in _check_feature_names_in(model)])
     form = Form(columns, [design.split_coef(coef) for coef in coefs])

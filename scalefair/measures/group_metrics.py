@@ -257,8 +257,8 @@ def count_groups(surveyed: SurveyedRows, crossed: Sums[GroupStatistics] | None =
         if len(alone):
             raise ValueError(
                 f"sensitive column {attribute.name!r}: the group "
-                f"{attribute.levels[int(alone[0])]!r} has only one row, of which no difference can "
-                "be judged; merge it with another level, or leave the row out"
+                f"{attribute.levels[int(alone[0])]!r} has only one row, too few to estimate a "
+                "difference; merge it with another level, or leave the row out"
             )
     return counts
 

@@ -18,12 +18,12 @@ from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.errors import CannotJudgeError, InputError
 
 MAX_LEVELS = 1000
-"""A category with more levels is an identifier: nobody can judge so many groups."""
+"""A category with more levels is an identifier: so many groups cannot be compared."""
 
 MISSING_LEVEL = "(missing)"
 
 Missing = Literal["error", "group", "drop"]
-"""What becomes of rows in which an attribute is missing."""
+"""How rows in which an attribute is missing are treated."""
 
 AUDIT_ARGUMENTS = {"x": "y_pred", "y": "y_true"}
 

@@ -20,7 +20,7 @@ from scalefair.errors import CannotJudgeError, check_choice
 from scalefair.measures.group_rows import Attribute, AuditRows, Missing, read_attributes
 
 MAX_CELLS = 10_000
-"""More intersections than this would fill the memory, and nobody could judge them."""
+"""More intersections than this would fill the memory, and could not be compared."""
 
 PASS_ROWS = 16384
 """Rows per chunk of the second pass."""
@@ -201,7 +201,7 @@ class GroupStatistics:
         if len(cells) > MAX_CELLS:
             raise CannotJudgeError(
                 f"the sensitive features have more than {MAX_CELLS} intersections; merge levels, "
-                "or judge each attribute alone with intersections=False"
+                "or audit each attribute alone with intersections=False"
             )
         n, w, indicator = len(cells), self.weight[:, None], _indicator(group, len(cells))
         added = ("rows", "weight", "outcomes", "squares", "counts")

@@ -15,11 +15,11 @@ from scalefair._typing import Array, DataFrame, Series
 from scalefair.data import frames
 from scalefair.errors import check_choice
 from scalefair.measures.group_metrics import CountedGroups, Estimate, Gap, Mask, count_groups, difference, ratio
-from scalefair.measures.group_rows import Missing, open_audit
+from scalefair.measures.group_rows import AuditRows, Missing, open_audit
 from scalefair.measures.group_statistics import GroupSettings, survey_groups
 
 MIN_GROUP_SIZE = 30
-"""Groups with fewer rows are called too small to judge."""
+"""Groups with fewer rows are called small."""
 
 GROUP_COLUMNS = ("attribute", "group", "metric", "count", "weight", "value", "low", "high", "small")
 
@@ -261,11 +261,16 @@ def group_gaps(
     rows = open_audit(y_pred, sensitive_features, y_true, sample_weight)
     if len(rows.models) != 1:
         raise ValueError(
-            f"y_pred has {len(rows.models)} models; group_gaps judges one: scalefair.audit compares several"
+            f"y_pred has {len(rows.models)} models; group_gaps takes one: scalefair.audit compares several"
         )
+    return gaps_of_models(rows, settings)[0]
+
+
+def gaps_of_models(rows: AuditRows, settings: GroupSettings) -> list[GroupGaps]:
+    """Return the groups of each model; raise ValueError if no attribute has groups."""
     counted = count_groups(survey_groups(rows, settings))
-    gaps = group_frames(counted, 0)
-    if not gaps.frames:
+    gaps = [group_frames(counted, model) for model in range(len(rows.models))]
+    if not gaps[0].frames:
         names = ", ".join(repr(a.name) for a in counted.surveyed.plan.attributes)
         raise ValueError(
             f"sensitive features {names} are continuous and have no groups; measure the dependence "

@@ -1,4 +1,4 @@
-"""Proxies: how much of each sensitive attribute the columns of X give away."""
+"""Proxies: how much the columns of X reveal about each sensitive attribute."""
 
 from __future__ import annotations
 

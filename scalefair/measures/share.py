@@ -79,13 +79,12 @@ def explained_share(
 
     Notes
     -----
-    Cross-fitting: with ĝ₋ₖ learnt on the rows outside fold k, the share is
-    Σₖ nₖ Covₖ(f, ĝ₋ₖ(s)) / Σₖ nₖ Varₖ(f), Covₖ being that of the rows of fold k. The noise in
-    ĝ₋ₖ is independent of theirs and so, unlike in the sample, explains nothing. As eps → 0 the
-    estimate is unbiased but wild (standard deviation 0.15 with 400 rows and one number as
-    attribute, where eps="auto" has 0.03); eps="auto" shrinks, and so is biased downwards where
-    rows are too few to learn g (0.39 instead of 0.43 with 100 rows and three numbers, 0.42 with
-    400; where g has products of four numbers, 0.33 and 0.41).
+    Cross-fitting: with ĝ₋ₖ learnt on the rows outside fold k, the share is Σₖ nₖ Covₖ(f, ĝ₋ₖ(s)) / Σₖ nₖ Varₖ(f),
+    Covₖ being that of the rows of fold k. The noise in ĝ₋ₖ is independent of theirs and so, unlike in the sample,
+    explains nothing. As eps → 0 the estimate is unbiased but wild (standard deviation 0.15 with 400 rows and one
+    number as attribute, where eps="auto" has 0.03); eps="auto" shrinks, and so is biased downwards where rows are
+    too few to learn g (0.39 instead of 0.43 with 100 rows and three numbers, 0.42 with 400; where g has products
+    of four numbers, 0.33 and 0.41).
 
     For categories the limit of as many folds as rows has a closed form, which is used whatever
     `cv` says: with group means f̄_g and variances s_g²,
@@ -116,7 +115,7 @@ def explained_share(
         share = share_of_folds(features, parts, _checked_eps(eps, cv)).share
     if np.isnan(share):  # f is not constant, or it would have been refused
         raise UndefinedError(
-            f"f is constant within each of the cv={cv!r} folds, so none of them can judge it; "
+            f"f is constant within each of the cv={cv!r} folds, so the share cannot be estimated; "
             "give more rows or fewer folds, or cv=None for the share in the sample"
         )
     return float(np.clip(share, 0.0, 1.0)) if clip else float(share)

@@ -23,13 +23,13 @@ TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 CONDITIONAL_METHODS = ("auto", "permutation", "features")
 
 MIN_TEST_ROWS = 6
-"""Of fewer rows there are too few pairings for a small p-value."""
+"""With fewer rows there are too few pairings for a small p-value."""
 
 RIDGES = np.logspace(-8, 0, 17)
 """What the ridge of the regressions on c is chosen from."""
 
 MIN_CONDITIONAL_ROWS = 20
-"""Of fewer rows nothing can be learnt about c."""
+"""With fewer rows nothing can be learnt about c."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,10 @@ def conditional_hsic_test(
 
     Notes
     -----
-    No test of conditional independence is valid without assumptions where c is continuous (Shah and
-    Peters 2020). This one assumes that the means of the features of a and b given c are smooth
-    functions of c, and rows enough to learn them (their ridge is chosen by generalised
-    cross-validation): what the regressions miss looks like dependence. With c = y it is a test of
-    equalised odds.
+    No test of conditional independence is valid without assumptions where c is continuous (Shah and Peters 2020).
+    This one assumes that the means of the features of a and b given c are smooth functions of c, and rows enough
+    to learn them (their ridge is chosen by generalised cross-validation): what the regressions miss looks like
+    dependence. With c = y it is a test of equalised odds.
 
     Examples
     --------

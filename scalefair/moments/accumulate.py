@@ -21,6 +21,7 @@ from scalefair._typing import Rows as RowArray
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.progress import Progress
 from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources.threads import available_threads, one_blas_thread
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
 from scalefair.features.transformer import LeafMap, TransformerMap
@@ -30,6 +31,7 @@ from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge,
 
 # Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
+DIVIDED_WORK = 1e8  # rows × features² from which on two threads are faster than one
 # State of a cached row: no features yet; features; features minus the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
 
@@ -305,10 +307,15 @@ class Rows:
         self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass; `checkpoint` is one, or a path."""
-        design, size = self.design, self.chunk_rows or self.design.chunk_rows()
+        design, source, size = self.design, self.source, self.chunk_rows or self.design.chunk_rows()
+        if isinstance(source, ArraySource) and source.n_rows * design.blocks["phi"] ** 2 >= DIVIDED_WORK:
+            # One chunk for each thread, also where all rows would be one.
+            per_thread = -(-source.n_rows // (source.n_threads or available_threads()))
+            size = self.chunk_rows or min(size, per_thread)
         start = partial(MomentAccumulator, design, folds, size, cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
-        with watched or nullcontext(self.source) as source:
+        # Of a single chunk too: BLAS would wake its threads for every block of rows.
+        with watched or nullcontext(self.source) as source, one_blas_thread():
             if checkpoint is None:
                 moments: FoldMoments = source.fold(start, size)
             else:

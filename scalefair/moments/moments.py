@@ -77,13 +77,15 @@ class Moments:
     @classmethod
     def of_rows(cls, rows: Mapping[str, Array], weight: Array, units: Mapping[str, Units] | None = None) -> Moments:
         """Return the moments of rows in memory: arrays of shape (n, width) by block."""
-        Z, n = np.hstack(list(rows.values())), float(weight.sum())
-        shift = Z[0]
-        offset = weight @ (Z - shift) / n
-        centred = np.sqrt(weight)[:, None] * (Z - shift - offset)
+        Z, n = np.hstack(list(rows.values())), float(weight.sum())  # a copy, which what follows changes in place
+        shift = Z[0].copy()
+        Z -= shift
+        offset = weight @ Z / n
+        Z -= offset
+        Z *= np.sqrt(weight)[:, None]
         return cls(
             {name: part.shape[1] for name, part in rows.items()}, int(np.count_nonzero(weight)), n,
-            shift, offset, centred.T @ centred, "", float(weight @ weight), units or {},
+            shift, offset, Z.T @ Z, "", float(weight @ weight), units or {},
         )  # fmt: skip
 
     def __add__(self, other: Moments) -> Self:

@@ -222,7 +222,7 @@ class FrontDisplay(Display):
     def from_predictions(
         cls, y_true: Any, y_pred: Any, sensitive_features: Any, *, random_state: int = 0, ax: Axes | None = None
     ) -> Self:
-        """Draw models as points, judged on rows that they have not seen.
+        """Draw models as points, evaluated on rows that they were not fitted on.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Pictures with a line for each input: what a kernel sees of it, what it contributes and what it reveals."""
+"""Figures with a line for each input: its relevance in a kernel, its contribution, and what it reveals."""
 
 from __future__ import annotations
 

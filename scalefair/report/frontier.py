@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
-from scalefair import explain_share, proxies
-from scalefair._typing import Array, DataFrame, WithPath
+from scalefair import proxies
+from scalefair._typing import Array, Chunk, DataFrame, WithPath
 from scalefair.data import frames
 from scalefair.errors import InputError
-from scalefair.estimators.choice import ModelChoice, choose_model
+from scalefair.estimators.path import ModelChoice, choose_model
+from scalefair.measures.explanation import explain_models
 from scalefair.report.judge import Judge, Outputs
 from scalefair.report.numbers import as_percent, number
 from scalefair.report.position import CONTRIBUTION, SHARE, Entry, Position, normal_ends
@@ -150,8 +151,8 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
     against = outputs(models[-1].model, test.X)
     judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
-        notes.append(f"{left_out:,} held-out rows are alone in their group and are not judged")
-    positions = tuple(judge_model(one, judge, test, against, notes) for one in models)
+        notes.append(f"{left_out:,} held-out rows are the only one in their group and are left out")
+    positions = judge_models(models, judge, test, against, notes)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
     revealed = measure_proxies(problem, notes)
     return Frontier(
@@ -166,7 +167,7 @@ def _notes(choice: ModelChoice | None, estimator: Any, rows: int, caught: list[w
     if choice is not None:
         notes.insert(0, f"Model {choice.summary}")
     if (seen := vars(estimator).get("n_base_samples_", rows)) < rows:
-        notes.append(f"the base model learnt from a sample of {seen:,} rows")
+        notes.append(f"the base model was fitted on a sample of {seen:,} rows")
     return notes
 
 
@@ -187,8 +188,8 @@ def with_model(frontier: Frontier, name: str, given: Array | Outputs) -> Frontie
     """
     given = given if isinstance(given, Outputs) else Outputs(given)
     against = outputs(frontier.baseline, frontier.problem.test.X)
-    other = frontier.judge.position(name, given, against)
-    return replace(frontier, others=(*frontier.others, other))
+    (other,) = frontier.judge.positions([given], against)
+    return replace(frontier, others=(*frontier.others, replace(other, name=name)))
 
 
 def candidates(estimator: Any, train: ReportRows, progress: Callable[[str], None]) -> tuple[list[Candidate], int]:
@@ -248,12 +249,17 @@ def _unpenalized(path: Any) -> Any:
     return path.at(alpha=float(row["alpha"]), eta=float(row["eta"]))
 
 
-def judge_model(one: Candidate, judge: Judge, test: JudgedRows, against: Outputs, notes: list[str]) -> Position:
-    """Return the numbers of a model, against those of the one that has no limit."""
-    name, model, limit = one
-    point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
-    position = judge.position(name, outputs(model, test.X), against, **point)
-    return replace(position, entries=(*position.entries, *contributions(model, test, notes)))
+def judge_models(
+    models: Sequence[Candidate], judge: Judge, test: JudgedRows, against: Outputs, notes: list[str]
+) -> tuple[Position, ...]:
+    """Return the numbers of each model, against those of the last one, which has no limit."""
+    said = [*(outputs(one.model, test.X) for one in models[:-1]), against]
+    positions = []
+    explained = contributions([one.model for one in models], test, notes)
+    for (name, model, limit), position, more in zip(models, judge.positions(said, against), explained, strict=True):
+        point = {"limit": limit, "alpha": vars(model).get("alpha_"), "eta": float(model.eta_)}
+        positions.append(replace(position, name=name, entries=(*position.entries, *more), **point))
+    return tuple(positions)
 
 
 def position_table(positions: tuple[Position, ...]) -> DataFrame:
@@ -270,22 +276,26 @@ def position_table(positions: tuple[Position, ...]) -> DataFrame:
     return frames.make_frame({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def contributions(model: Any, test: JudgedRows, notes: list[str]) -> list[Entry]:
-    """Return what the inputs contribute to the share of a model; none where that is not known."""
-    if "moments_" not in vars(model):  # its features are not those of columns
-        return []
-    apart = model.sensitive_columns is None
+def contributions(models: Sequence[Any], test: JudgedRows, notes: list[str]) -> list[list[Entry]]:
+    """Return what the inputs contribute to the share of each model; none where that is not known.
+
+    Models that share their features, as those of a path do, are explained together.
+    """
+    first = models[0]
+    if "moments_" not in vars(first):  # its features are not those of columns
+        return [[] for _ in models]
+    if any(model._design is not first._design for model in models):
+        return [part for model in models for part in contributions([model], test, notes)]
+    given = Chunk(test.X, test.sensitive if first.sensitive_columns is None else None, None, None)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            table = explain_share(model, test.X, sensitive_features=test.sensitive if apart else None)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            explained = explain_models(models, given)
     except InputError as error:
         notes.append(f"contributions to the share are not available: {error}")
-        return []
-    columns = ["attribute", "column", "after", "after_error"]
+        return [[] for _ in models]
     return [
-        Entry(attribute, column, CONTRIBUTION, value, *normal_ends(value, error))
-        for attribute, column, value, error in table[columns].to_numpy().tolist()
+        [Entry(*key, CONTRIBUTION, value, *normal_ends(value, error)) for key, (value, error) in own.items()]
+        for own in explained
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,13 @@ from sklearn.metrics import roc_auc_score
 from scalefair._typing import Array, DataFrame
 from scalefair.auditing import audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import CannotJudgeError
-from scalefair.measures import group_gaps
 from scalefair.measures.group_metrics import Mask
-from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position, audit_entries, normal_ends, rows_of
+from scalefair.measures.group_rows import open_audit
+from scalefair.measures.group_statistics import GroupSettings
+from scalefair.measures.groups import gaps_of_models
+from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position, audit_entries, normal_ends
 from scalefair.report.rates import RANGES, calibration, distributions, impact_ratios
 
 MIN_TESTED = 20
@@ -97,24 +101,25 @@ class Judge:
         """Whether the targets are 0 and 1, so that predictions are probabilities."""
         return bool(np.isin(self.y, (0.0, 1.0)).all())
 
-    def position(self, name: str, given: Outputs, against: Outputs | None = None, **point: Any) -> Position:
-        """Return the numbers of a model, from what it says of the held-out rows.
+    @one_blas_thread()  # sums of few rows, whose threads would wait for each other
+    def positions(self, given: Sequence[Outputs], against: Outputs | None = None) -> list[Position]:
+        """Return the numbers of models, yet without names, from what they say of the held-out rows.
 
-        `against` is what the model without a limit says.
+        `against` is what the model without a limit says. The groups of all models are counted together.
         """
-        own = self._decide(given)
+        own = [self._decide(one) for one in given]
         start = None if against is None else self._decide(against)
-        entries = [*self._errors(own.f), *([] if start is None else self._cost(own, start))]
-        tables: dict[str, Any] = {}
+        entries = [[*self._errors(one.f), *([] if start is None else self._cost(one, start))] for one in own]
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):
-                entries += self._audit(own)
-                entries += [] if own.scores is None else self._score_shares(own.scores)
-                entries += [] if start is None else self._changes(own, start)
-                tables = self._tables(own)
+                for part in (self._audits, self._score_shares, partial(self._changes, start)):
+                    entries = [known + more for known, more in zip(entries, part(own), strict=True)]
+                tables = [self._tables(one) for one in own]
         except CannotJudgeError as error:
-            return Position(name, tuple(entries), **point, reason=str(error))
-        return Position(name, tuple(entries), **point, **tables)
+            if len(own) > 1:  # the others may be judged
+                return [part for one in given for part in self.positions([one], against)]
+            return [Position("", tuple(entries[0]), reason=str(error))]
+        return [Position("", tuple(e), **more) for e, more in zip(entries, tables, strict=True)]
 
     def _decide(self, given: Outputs) -> Outputs:
         """Return the rows that are judged, with decisions where there are any."""
@@ -128,17 +133,20 @@ class Judge:
         """Arguments of measures by group."""
         return {"sensitive_features": self.sensitive, "bins": self.bins, "missing": "group"}
 
-    def _audit(self, own: Outputs) -> list[Entry]:
+    def _audits(self, given: Sequence[Outputs]) -> list[list[Entry]]:
         tested = DEPENDENCE if len(self.y) >= MIN_TESTED else DEPENDENCE[1:3]
-        result = audit({"f": own.f}, y_true=self.y, quantiles=QUANTILES, measures=[SHARE, *tested], **self.groups)
-        entries = [e for e in audit_entries(result, "f") if not e.measure.startswith(OF_DECISIONS)]
+        f = {str(i): one.f for i, one in enumerate(given)}
+        result = audit(f, y_true=self.y, quantiles=QUANTILES, measures=[SHARE, *tested], **self.groups)
+        entries = [[e for e in audit_entries(result, i) if not e.measure.startswith(OF_DECISIONS)] for i in f]
         # An audit refuses to compare decisions that are all equal.
-        if own.decided is None or len(np.unique(own.decided)) == 1:
-            return entries
-        outcome = None if self.outcome is None else self.outcome.astype(float)
-        decided = audit({"f": own.decided.astype(float)}, y_true=outcome, measures=[], **self.groups)
-        known = audit_entries(decided, "f")
-        return entries + [e for e in known if e.measure.startswith(OF_DECISIONS)]
+        pairs = [(i, one.decided) for i, one in zip(f, given, strict=True) if one.decided is not None]
+        decisions = {i: decided.astype(float) for i, decided in pairs if 0 < decided.mean() < 1}
+        if decisions:
+            outcome = None if self.outcome is None else self.outcome.astype(float)
+            decided = audit(decisions, y_true=outcome, measures=[], **self.groups)
+            for i in decisions:
+                entries[int(i)] += [e for e in audit_entries(decided, i) if e.measure.startswith(OF_DECISIONS)]
+        return entries
 
     def _tables(self, own: Outputs) -> dict[str, Any]:
         """Return calibration, distributions and impact ratios."""
@@ -187,27 +195,33 @@ class Judge:
             counts["fewer_right_decisions"] = right[0] - right[1]
         return [cost, *(Entry("", "", n, float(x), rows=len(y)) for n, x in counts.items())]
 
-    def _changes(self, own: Outputs, start: Outputs) -> list[Entry]:
+    def _changes(self, start: Outputs | None, given: Sequence[Outputs]) -> list[list[Entry]]:
         """What changes in each group: mean prediction, and the shares that rise and fall."""
-        up, down = _moves(own, start)
-        rates: dict[str, Any] = {"metrics": ["selection_rate"], "threshold": 0.5}
-        means: dict[str, Any] = {"metrics": ["mean_prediction"]}
-        entries = []
-        for name, values, options in (
-            ("mean_change", own.f - start.f, means),
-            ("rising", up, rates),
-            ("falling", down, rates),
+        entries: list[list[Entry]] = [[] for _ in given]
+        if start is None:
+            return entries
+        moves = [_moves(own, start) for own in given]
+        for name, values, metric in (
+            ("mean_change", [own.f - start.f for own in given], "mean_prediction"),
+            ("rising", [up for up, _ in moves], "selection_rate"),
+            ("falling", [down for _, down in moves], "selection_rate"),
         ):
-            gaps = group_gaps(values.astype(float), quantiles=(), **options, **self.groups)
-            rows = gaps.table[["attribute", "group", "value", "low", "high", "count", "small"]]
-            for attribute, group, *numbers in rows.to_numpy().tolist():
-                entries.append(Entry(attribute, group, name, *numbers))
+            rows = open_audit({str(i): x.astype(float) for i, x in enumerate(values)}, self.sensitive, None, None)
+            cut = 0.5 if metric == "selection_rate" else None
+            settings = GroupSettings((), cut, [metric], self.bins, missing="group")
+            for own, gaps in zip(entries, gaps_of_models(rows, settings), strict=True):
+                table = gaps.table[["attribute", "group", "value", "low", "high", "count", "small"]]
+                own += [Entry(attribute, group, name, *x) for attribute, group, *x in table.to_numpy().tolist()]
         return entries
 
-    def _score_shares(self, scores: Array) -> list[Entry]:
-        found = audit({"f": scores}, measures=[SHARE], **self.groups).table
-        rows = rows_of(found[found["measure"] == SHARE], "f", ["attribute", "value", "low", "high", "rows"])
-        return [Entry(attribute, "", f"score_{SHARE}", *numbers) for attribute, *numbers in rows]
+    def _score_shares(self, given: Sequence[Outputs]) -> list[list[Entry]]:
+        scores = {str(i): x.scores for i, x in enumerate(given) if x.scores is not None}
+        models = audit(scores, measures=[SHARE], **self.groups).models if scores else {}
+        known = [models[str(i)].dependence if str(i) in models else {} for i in range(len(given))]
+        return [
+            [Entry(name, "", f"score_{SHARE}", x.value, x.low, x.high, x.rows) for name, (x,) in one.items()]
+            for one in known
+        ]
 
 
 def _moves(own: Outputs, start: Outputs) -> tuple[Mask, Mask]:
@@ -231,7 +245,8 @@ def _canonical(sensitive: Any) -> tuple[DataFrame, Any]:
             lone |= (counts == 1) & (codes >= 0)
         else:
             values[column.name] = column.floats()
-    return frames.make_frame(values), lone
+    text = [name for name, x in values.items() if x.dtype == object]
+    return frames.make_frame(values).astype(dict.fromkeys(text, "category")), lone  # coded once, read often
 
 
 def _r2(y: Array, f: Array) -> float:

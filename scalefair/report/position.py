@@ -151,7 +151,7 @@ def audit_entries(result: Audit, model: str) -> list[Entry]:
     columns = ["attribute", "group", "metric", "value", "low", "high", "count", "small"]
     if len(groups):
         entries += [Entry(*row) for row in rows_of(groups, model, columns)]
-        overall = result.overall.set_index("model").loc[model]
+        overall = result.models[model].gaps.overall
         entries += [Entry("", "", str(name), float(x)) for name, x in overall.to_dict().items()]
     bias = {e[:2]: e.value for e in entries if e.measure == "bias"}
     means = [e for e in entries if e.measure == "mean_prediction" and e[:2] in bias]

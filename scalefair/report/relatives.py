@@ -10,6 +10,7 @@ from sklearn.base import clone, is_classifier
 
 from scalefair._typing import Array
 from scalefair.estimators import FairGPClassifier, FairGPRegressor
+from scalefair.estimators.classifier import Classification, probabilities
 from scalefair.estimators.loss import LossRegression
 from scalefair.estimators.ridge import RidgeBase
 from scalefair.measures.group_metrics import Mask
@@ -27,6 +28,10 @@ DECISION_LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 def outputs(model: Any, X: Any) -> Outputs:
     """Return what a fitted model says of rows."""
+    if isinstance(model, Classification):
+        f = model._scores(X)  # both by one pass
+        odds = f[:, 0] if f.shape[1] == 1 else f[:, 1] - f[:, 0]
+        return Outputs(probabilities(vars(model).get("loss_"), f)[:, 1], odds, decisions(model, X))
     return Outputs(predicted(model, X), scores(model, X), decisions(model, X))
 
 

@@ -187,7 +187,7 @@ def check_attainable(quadratic: Quadratic, unfairness: float) -> None:
         raise NotAttainableError(
             f"unfairness={unfairness:g} cannot be reached: on these {len(quadratic.target)} "
             f"features the sensitive attributes explain at least a share of {least:.6g} of the "
-            "variance of any predictor; allow more than that, or give the model more or other "
+            "variance of any predictor; raise the limit, or give the model more or other "
             "features"
         )
 
@@ -197,7 +197,7 @@ def not_on_path(path: PenaltyPath, unfairness: float) -> NotAttainableError:
     least = float(np.nanmin(path.shares(_etas_to_scan(path)), initial=np.inf))
     return NotAttainableError(
         f"unfairness={unfairness:g} is not reached by the mean of the process at any eta: the "
-        f"least explained share is {least:.6g}; allow more than that, use penalty='normalized', "
+        f"least explained share is {least:.6g}; raise the limit, use penalty='normalized', "
         "or give the model more or other inputs"
     )
 
@@ -206,7 +206,7 @@ def only_a_constant(unfairness: float, alpha: float) -> NotAttainableError:
     """Return the error for a limit that leaves no prediction but a constant."""
     return NotAttainableError(
         f"unfairness={unfairness:g} leaves nothing but a constant prediction at alpha={alpha:g}; "
-        "allow more than that, use a smaller alpha, or give the model more or other features"
+        "raise the limit, use a smaller alpha, or give the model more or other features"
     )
 
 
@@ -236,7 +236,7 @@ def solve_output_under_limit(
                 f"unfairness={unfairness:g} is not reached with output_kernel: at "
                 f"eta={MAX_ETA * unit:g} the sensitive attributes still explain a share of "
                 f"{min(fit.dependence.share for fit in fits.values()):.4g} of the distribution of "
-                "the predictions; allow more than that, or give the model more features"
+                "the predictions; raise the limit, or give the model more features"
             )
     if excess(low) > 0:
         brentq(excess, low, high, xtol=1e-2, maxiter=20)

@@ -196,7 +196,7 @@ def test_centring_from_moments_is_that_of_the_rows():
 def test_rows_that_the_base_model_has_seen_are_named():
     X, y = problem(300)
     model = FairRidge(eta=1.0, sensitive_columns=[4], base_estimator=DecisionTreeRegressor(), random_state=0).fit(X, y)
-    with pytest.warns(UserWarning, match="has seen some of these rows, most likely"):
+    with pytest.warns(UserWarning, match="fitted on some of these rows"):
         limit_gap(model, X[:200], y[:200])
     limit_gap(model, *problem(200, seed=1))  # no warning
 

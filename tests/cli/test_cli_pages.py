@@ -34,7 +34,7 @@ def test_hidden_and_visible_and_the_users_own_model_side_by_side(folder, tmp_pat
     twin = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     rows = pd.DataFrame(twin["positions"])
     names = list(dict.fromkeys(rows["model"]))
-    assert names[-2:] == [compared, "sensitive columns seen"]
+    assert names[-2:] == [compared, "sensitive columns visible"]
     # The user's predictions are those of the held-out rows.
     scores = pd.read_csv(folder / "scores.csv")
     tested = scalefair.report.from_table(pd.read_csv(folder / "loans.csv"), target="repaid", sensitive=["sex"]).tested

@@ -8,7 +8,8 @@ import pytest
 
 from scalefair.cli import main
 from scalefair.cli._console import remedied
-from scalefair.errors import CellError, CsvOptionError, InputError, UselessColumnError
+from scalefair.data.labels import too_many_classes
+from scalefair.errors import CLASSES_REMEDY, CellError, CsvOptionError, InputError, UselessColumnError
 from tests.cli_tools import people, refuse, succeed
 
 FIT = ["--target", "pay", "--sensitive", "sex"]
@@ -137,6 +138,8 @@ def test_errors_of_the_system_name_the_file_and_the_remedy():
     [
         (InputError("it is wrong", "mend it"), "it is wrong; mend it"),
         (UselessColumnError("x is empty", "drop it", column="x"), "x is empty; leave it out of --sensitive"),
+        (too_many_classes("500 classes"), "--kind regression"),
+        (InputError("it is text", CLASSES_REMEDY), "--kind classification"),
         (CellError("a text", "column_types", column="a b"), "read it as text with --text 'a b'"),
         (CsvOptionError("one cell", "delimiter", ";"), "one cell; give --delimiter ';'"),
     ],

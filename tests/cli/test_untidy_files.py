@@ -138,6 +138,18 @@ def test_one_row_and_as_many_classes_as_rows(table, tmp_path):
         scalefair.FairKernelClassifier(eta=0).fit(data[["age"]], data["pay"])
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes", "ignore:.*cells in the first rows")
+@pytest.mark.parametrize("decimals", [1, 5])
+def test_one_odd_cell_does_not_make_classes_of_a_numeric_target(table, tmp_path, decimals):
+    """Neither where numbers repeat nor where nearly every row has its own."""
+    y = table["pay"].round(decimals).astype(str).where(table.index != 7, "unknown")
+    path = tmp_path / "t.csv"
+    table.assign(pay=y).to_csv(path, index=False)
+    assert "'unknown'" in refuse("fit", path, *FIT)
+    with refused("y", "'unknown'", error=ValueError):
+        scalefair.FairKernelClassifier(eta=0).fit(table[["age"]], y)
+
+
 def test_a_spreadsheet_is_told_how_to_become_a_table(tmp_path):
     for name, head in (("t.xlsx", b"PK\x03\x04"), ("t.xls", b"\xd0\xcf\x11\xe0"), ("t", b"PK\x03\x04")):
         (tmp_path / name).write_bytes(head + bytes(99))

@@ -115,6 +115,18 @@ def test_folders_that_are_named_are_there():
         assert not [path for path in found if not (ROOT / path).exists()], docs_pages.name(page)
 
 
+def test_constants_that_contributors_are_sent_to_are_in_the_files_that_are_named():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    files = [path for room in ("scalefair", "tests") for path in (ROOT / room).rglob("*.py")]
+    there = [
+        path for path in files if any(str(path).endswith(f"/{name}") for name in re.findall(r"`([\w/]+\.py)`", text))
+    ]
+    code = "".join(path.read_text("utf-8") for path in there)
+    constants = set(re.findall(r"`([A-Z_]{4,})`", text))
+    assert constants
+    assert not [name for name in constants if not re.search(rf"^{name}\b.*=", code, re.M)]
+
+
 def test_every_page_is_found_from_the_first_one():
     """Sphinx would warn; this says so without it."""
     listed = set()

@@ -278,5 +278,5 @@ def test_a_fitted_model_is_used_as_it_is():
 @pytest.mark.parametrize("base", [DecisionTreeRegressor(), RandomForestRegressor(20), Memory()])
 def test_a_fitted_model_that_has_seen_the_rows_is_named(base):
     X, y = problem()
-    with pytest.warns(UserWarning, match="it has seen them"):
+    with pytest.warns(UserWarning, match="most likely it was fitted on them"):
         fair(eta=1.0, base_estimator=base.fit(X, y)).fit(X, y)

@@ -15,7 +15,7 @@ from scalefair import (
     NotCertifiedError,
     certify,
 )
-from scalefair.estimators.certified import Part, path_etas
+from scalefair.auditing.candidates import Part, path_etas
 from scalefair.measures import explained_share
 from scalefair.report import as_record, fit_frontier, from_table
 from scalefair.report.page import render

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -67,12 +69,23 @@ def test_new_rows_are_decided_within_the_limit(kind, hide):
     assert np.ptp(lines["rate_before"]) > 0.1 > np.ptp(lines["rate"])
 
 
-def test_odds_on_new_rows():
-    model = FairKernelClassifierCV(
-        limit_on=Decisions("odds", randomized=True), unfairness=0.04, sensitive_columns=["g"], **OPTIONS
-    ).fit(TRAIN, Y)
+@pytest.mark.parametrize("limit_on", ["odds", Decisions("odds", randomized=True)])
+def test_odds_on_new_rows(limit_on):
+    model = FairKernelClassifierCV(limit_on=limit_on, unfairness=0.04, sensitive_columns=["g"], **OPTIONS)
+    with warnings.catch_warnings(action="error"):  # of a limit that is not met
+        model.fit(TRAIN, Y)
     decided, true = model.predict(TEST) == "yes", Y_TEST == "yes"
     assert max(gap(decided, true), gap(decided, ~true)) <= 0.04 + 2 * model.decisions_.gap_error
+
+
+def test_odds_without_chance_where_the_group_is_seen_and_of_one_the_scores_tell_less():
+    lead = (TRAIN["a"] + 0.7 * TRAIN["c"] - 0.4) * np.where(TRAIN["g"] == "f", 0.6, 2.0)
+    y = np.random.default_rng(2).random(len(TRAIN)) < expit(lead)
+    model = FairKernelClassifierCV(limit_on="odds", unfairness=0.04, sensitive_columns=["g"], **OPTIONS)
+    with warnings.catch_warnings(action="error"):  # thresholds of groups do not meet the limit
+        model.fit(TRAIN, y)
+    assert model.decisions_.gap <= 0.04 + 2 * model.decisions_.gap_error
+    assert (model.predict(TRAIN) == y).mean() > max(y.mean(), 1 - y.mean()) + 0.05
 
 
 def test_more_classes_and_intersections():

@@ -314,6 +314,19 @@ def test_the_limit_is_met_exactly_and_at_the_best_scale(penalty, kind, unfairnes
         assert np.cov(f, y)[0, 1] / np.var(f, ddof=1) == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [1e-2, 1e-5])
+def test_the_exact_mode_under_a_limit_is_the_dual_solution_at_its_best_scale(alpha):
+    rng = np.random.default_rng(0)
+    X, s = rng.normal(size=(300, 3)), rng.normal(size=300)
+    y = X[:, 0] + s + np.sin(X[:, 2]) + 0.3 * rng.normal(size=300)
+    limited = FairKernelRidge(feature_map="exact", unfairness=0.05, alpha=alpha).fit(X, y, sensitive_features=s)
+    dual = FairKernelRidge(feature_map="exact", eta=limited.eta_, alpha=alpha).fit(X, y, sensitive_features=s)
+    new = rng.normal(size=(50, 3))
+    f, g = (np.concatenate([m.predict(X), m.predict(new)]) - m.predict(X).mean() for m in (limited, dual))
+    scale = f @ g / (g @ g)
+    np.testing.assert_allclose(f, scale * g, atol=3e-11 / alpha)
+
+
 def test_the_limit_is_the_share_between_groups():
     X, y, _, groups, _ = rows(n=60)
     for unfairness in (0.2, 0.01):

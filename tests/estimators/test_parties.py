@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold
 import scalefair
 from scalefair import FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, PartyMaps, _files
 from scalefair.datasets import make_biased_income
-from scalefair.estimators import choice
+from scalefair.estimators import base
 from tests.containers import CONTAINERS, contained
 from tests.errors import refused
 
@@ -60,7 +60,7 @@ def exchange(model, X, y, s, folder, weight=None):
 def test_two_parties_fit_what_one_table_fits(pay, tmp_path, name, weighted, monkeypatch):
     X, y, s, weight = pay
     # Where f varies needs rows that no party has.
-    monkeypatch.setattr(choice, "_chance_ratios", lambda *_: [])
+    monkeypatch.setattr(base, "chance_ratios", lambda *_: [])
     weight = weight if weighted else None
     joint = clone(MODELS[name]).fit(X, y, sensitive_features=s, sample_weight=weight)
     found = exchange(MODELS[name], X, y, s, tmp_path, weight)

@@ -121,6 +121,23 @@ def test_cutoff_is_reported_and_bounds_the_error(cutoff):
         assert nystroem.rank_ < 15 < nystroem.n_raw_
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "matern32", "linear"])
+@pytest.mark.parametrize("cutoff", [1e-13, 1e-8, 1e-3])
+def test_a_pivoted_factor_drops_landmarks_that_the_others_determine(kernel, cutoff):
+    X = np.linspace(-1, 1, 40)[:, None] * [1.0, 2.0]
+    nystroem = Nystroem(kernel, whitening="pivoted", cutoff=cutoff).fit(X)
+    k, Phi = nystroem.kernel_, nystroem.transform(X)
+    assert Phi.shape == (40, nystroem.rank_)
+    assert nystroem.rank_ == nystroem.n_raw_ == len(nystroem.landmarks_)
+    left = k(X) - Phi @ Phi.T
+    # What is left of no row is more than the cut-off.
+    assert np.diag(left).max() <= cutoff * k.diag(X).max() + 1e-9
+    assert np.linalg.eigvalsh(left).min() > -1e-9
+    if kernel == "linear":
+        assert nystroem.rank_ == 1
+    assert_allclose(nystroem.transform(nystroem.landmarks_), np.linalg.inv(nystroem.linear_).T, atol=1e-9)
+
+
 def test_cutoff_leaves_ordinary_use_without_warning():
     # Warnings are errors here; a smooth kernel on one column drops most directions.
     assert Nystroem(length_scale="median").fit(ROWS[:, :1]).rank_ < 20

@@ -44,8 +44,10 @@ def test_what_every_measure_refuses(measure):
     with refused("infinity", "1 rows", error=InputError) as caught:
         measure(X, spoilt(np.inf))
     assert caught.value.where == name
-    with refused(f"{name}:", "constant", "1.0 in every row", error=UndefinedError):
+    with refused(f"{name}: it is 1.0 in every row", "constant", error=UndefinedError):
         measure(X, np.ones(N))
+    with refused(f"{name}: column 1 is 1.0 in every row", error=UndefinedError):
+        measure(X, np.column_stack([S, np.ones(N)]))
     with refused(f"{name}:", "constant", "'u'", error=UndefinedError):
         measure(X, np.full(N, "u"))
     with refused(f"{name}:", "constant", "'age'", error=UndefinedError):

@@ -353,3 +353,20 @@ def test_blocks_beside_are_columns_like_those_of_psi(folds):
         np.testing.assert_allclose(other.covariance("phi", ("first", "h")), one.covariance("phi", "psi"), rtol=1e-12)
         np.testing.assert_allclose(other.scatter, one.scatter, rtol=1e-12)
     assert "first=first;h=h;" in other.key
+
+
+@pytest.mark.parametrize("width", [3, 400])
+def test_rows_of_one_chunk_are_divided_among_threads_and_blas_has_one(width):
+    rng = np.random.default_rng(0)
+    Phi, Psi, y = rng.normal(size=(700, width)), rng.normal(size=(700, 2)), rng.normal(size=(700, 1))
+    chunks = []
+
+    def count(chunk):
+        blas = ThreadpoolController().select(user_api="blas").info()
+        chunks.append((chunk.n_rows, {library["num_threads"] for library in blas}))
+        return chunk
+
+    (divided,) = accumulate(ArraySource(Phi, Psi, y, n_threads=2).then(count), design(Phi, Psi, y))
+    assert {rows for rows, _ in chunks} == ({700} if width == 3 else {350})
+    assert all(threads == {1} for _, threads in chunks)
+    assert_same(divided, moments_of(Phi, Psi, y, rows=100))

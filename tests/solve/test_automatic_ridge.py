@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from scalefair import FairRidge
+from scalefair.solve.ridge.path import Spectrum, Tridiagonal, best_alpha
 
 
 def naive_gcv(Phi, y, alpha, fit_intercept):
@@ -22,9 +25,10 @@ def naive_gcv(Phi, y, alpha, fit_intercept):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("noise", [3.0, 30.0])
-def test_the_automatic_ridge_has_the_least_generalised_error(noise, fit_intercept):
+@pytest.mark.parametrize("width", [25, 60])  # eigenvectors, or a tridiagonal matrix
+def test_the_automatic_ridge_has_the_least_generalised_error(width, noise, fit_intercept):
     rng = np.random.default_rng(0)
-    Phi = rng.normal(size=(500, 25)) + 1
+    Phi = rng.normal(size=(500, width)) + 1
     y = Phi[:, :2] + noise * rng.normal(size=(500, 2))
     s = rng.normal(size=500)
     model = FairRidge(eta=0.5, fit_intercept=fit_intercept, random_state=0)
@@ -37,6 +41,18 @@ def test_the_automatic_ridge_has_the_least_generalised_error(noise, fit_intercep
     assert abs(np.log10(model.alpha_ / min(best, at_most))) <= 1 / 14
     given = clone(model).set_params(alpha=model.alpha_).fit(Phi, y, sensitive_features=s)
     np.testing.assert_allclose(given.coef_, model.coef_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("width", [2, 3, 40])
+def test_a_tridiagonal_matrix_explains_what_eigenvectors_do(width):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, width)) * 10.0 ** rng.uniform(-1, 1, width), rng.normal(size=(500, 2))
+    model = FairRidge().fit(X, y + X[:, :1], sensitive_features=rng.normal(size=500))
+    system = replace(model._system(model._design, model.moments_), ridge=rng.uniform(1, 2, width))
+    reduced, spectrum, alphas = Tridiagonal.of(system), Spectrum.of(system), np.logspace(-9, 3, 9)
+    np.testing.assert_allclose(reduced.values, spectrum.values, atol=1e-13 * spectrum.values.max())
+    np.testing.assert_allclose(reduced.explained(alphas), spectrum.explained(alphas), rtol=1e-10)
+    assert best_alpha(system, reduced) == best_alpha(system, spectrum)
 
 
 def test_the_automatic_ridge_of_an_exact_fit_does_not_depend_on_rounding():

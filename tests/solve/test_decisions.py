@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from scalefair.solve.decisions import DecisionRows, DecisionSpec, choose_rule, gap_of
+from scalefair.solve.decisions.rule import DecisionRows, DecisionSpec, choose_among, choose_rule, gap_of
 
 
 def rows_of(n=4000, groups=2, classes=2, hidden=False, seed=0):
@@ -109,6 +109,49 @@ def test_odds_are_met_by_chance_where_no_thresholds_meet_them():
     _, gain_drawn, gap_drawn = chosen(rows, drawn)
     assert gap_drawn <= 0.02 + 0.02  # of chance, some 10,000 rows a group
     assert gap_drawn < gap or gain_drawn >= gain - 1e-3
+
+
+def of_unequal_curves():
+    """Rows of two groups, of one of which scores tell less, with what else tells of the group: z."""
+    rng = np.random.default_rng(1)
+    rows = rows_of(8000)
+    flat = np.where(rows.group == 0, 0.5 + 0.7 * (rows.gain[:, 1] - 0.5), rows.gain[:, 1])
+    outcome = (rng.random(len(flat)) < flat).astype(int)
+    return replace(rows, gain=np.column_stack([1 - flat, flat]), outcome=outcome), rng.normal(size=8000) + rows.group
+
+
+def best_of_tilted_thresholds(rows, z, limit, tilts):
+    """Most gain of a rule p > t_g + c_g·z within a limit on odds, all pairs of (t, c) on a grid tried."""
+    p, found = rows.gain[:, 1], []
+    for g in (0, 1):
+        at, lines = rows.group == g, []
+        for tilt in tilts:
+            lead = (p - tilt * z)[at]
+            for t in np.quantile(lead, np.linspace(0, 1, 81)):
+                d, true = lead > t, rows.outcome[at] == 1
+                lines.append([d[true].mean(), d[~true].mean(), np.where(d, p[at], 1 - p[at]).sum()])
+        found.append(np.array(lines))
+    one, other = found
+    gaps = np.abs(one[:, None, :2] - other[None, :, :2]).max(axis=2)
+    total = one[:, None, 2] + other[None, :, 2]
+    return np.where(gaps <= limit, total, -np.inf).max() / len(p)
+
+
+@pytest.mark.parametrize("limit", [0.01, 0.02])
+def test_odds_are_met_without_chance_where_thresholds_that_know_the_group_alone_meet_them_badly(limit):
+    rows, z = of_unequal_curves()
+    spec, guess = DecisionSpec(limit, odds=True), expit(z - 0.5)
+    blends = [(1 - part) * rows.propensity + part * np.column_stack([1 - guess, guess]) for part in (0.0, 0.1, 0.3)]
+    seen = [replace(rows, propensity=blend) for blend in blends]
+    at, rule = choose_among(seen, spec)
+    decided = rule.decide(rows.gain, seen[at].propensity)
+    gain = np.mean(rows.gain[np.arange(len(decided)), decided])
+    assert gap_of(rows, decided, spec)[0] <= limit + 1e-3
+    assert gain > best_of_tilted_thresholds(rows, z, limit, [0.0]) + 0.01
+    assert gain > best_of_tilted_thresholds(rows, z, limit, np.linspace(-0.3, 0.3, 7)) - 2e-3
+    drawn = choose_rule(rows, replace(spec, randomized=True))
+    by_chance = drawn.decide(rows.gain, rows.propensity)
+    assert gain > np.mean(rows.gain[np.arange(len(by_chance)), by_chance]) - 0.01
 
 
 def test_chance_is_a_function_of_the_row():

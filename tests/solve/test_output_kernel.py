@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -176,17 +177,20 @@ def test_eta_zero_is_the_closed_form():
     assert other.output_share_ > 0.01
 
 
+def fits_elsewhere(model, x, y, s, monkeypatch):
+    """Fits of the same rows: in small chunks, as dask arrays, and on two threads that keep no features."""
+    chunked = [da.from_array(part, chunks=(300, *part.shape[1:])) for part in (x, y, s)]
+    yield fit_within({"chunk_rows": 77}, clone(model), x, y, sensitive_features=s)
+    yield clone(model).fit(*chunked[:2], sensitive_features=chunked[2])
+    monkeypatch.setattr(output_features, "MAX_CACHED_BYTES", 0)
+    yield clone(model).set_params(n_jobs=2).fit(x, y, sensitive_features=s)
+
+
 def test_any_chunking_container_and_budget_give_the_same_optimum(monkeypatch):
     x, y, s = toy(800)
-    settings = {"eta": 5.0, "output_kernel": "rbf", "n_components": 20, "random_state": 0}
-    expected = FairKernelRidge(**settings).fit(x, y, sensitive_features=s)
-    chunked = [da.from_array(part, chunks=(300, *part.shape[1:])) for part in (x, y, s)]
-    chunks = {"chunk_rows": 77}
-    rows = fit_within(chunks, FairKernelRidge(**settings), x, y, sensitive_features=s)
-    dask = FairKernelRidge(**settings).fit(*chunked[:2], sensitive_features=chunked[2])
-    monkeypatch.setattr(output_features, "MAX_CACHED_BYTES", 0)
-    streamed = FairKernelRidge(**settings, n_jobs=2).fit(x, y, sensitive_features=s)
-    for model in (rows, dask, streamed):
+    expected = FairKernelRidge(eta=5.0, output_kernel="rbf", n_components=20, random_state=0)
+    expected.fit(x, y, sensitive_features=s)
+    for model in fits_elsewhere(expected, x, y, s, monkeypatch):
         np.testing.assert_allclose(model.predict(x), expected.predict(x), atol=2e-3)
         assert model.output_share_ == pytest.approx(expected.output_share_, rel=0.02)
 

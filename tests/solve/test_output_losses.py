@@ -1,14 +1,11 @@
 """A kernel on the output and NOCCO of the output, for every loss; the optimum itself."""
 
-import dask.array as da
 import numpy as np
 import pytest
 
 from scalefair import FairKernelClassifier, FairKernelRegressor, FairKernelRidge
-from scalefair.moments import output_features
 from scalefair.solve.output import hsic as output_descent
-from tests.models import fit_within
-from tests.solve.test_output_kernel import hsic, toy
+from tests.solve.test_output_kernel import fits_elsewhere, hsic, toy
 
 LOSSES = ["logistic", "multinomial", "poisson", "gamma", "huber", "quantile", "squared"]
 
@@ -79,15 +76,9 @@ def test_any_chunks_and_dask_have_the_same_optimum(loss, monkeypatch):
     monkeypatch.setattr(output_descent, "LEAST_FALL", 0.0)
     x, y, s = problem(loss, shifted=True, n=800)
     kind = FairKernelRidge if loss == "squared" else FairKernelClassifier
-    settings = {"eta": 2.0, "output_kernel": "rbf", "n_components": 15, "random_state": 0}
-    settings["alpha"] = 1e-2
-    expected = kind(**settings).fit(x, y, sensitive_features=s)
-    chunked = [da.from_array(part, chunks=(300, *part.shape[1:])) for part in (x, y, s)]
-    found = [fit_within({"chunk_rows": 77}, kind(**settings), x, y, sensitive_features=s)]
-    found += [kind(**settings).fit(*chunked[:2], sensitive_features=chunked[2])]
-    monkeypatch.setattr(output_features, "MAX_CACHED_BYTES", 0)
-    found += [kind(**settings).fit(x, y, sensitive_features=s)]
-    for model in found:
+    expected = kind(eta=2.0, output_kernel="rbf", n_components=15, alpha=1e-2, random_state=0)
+    expected.fit(x, y, sensitive_features=s)
+    for model in fits_elsewhere(expected, x, y, s, monkeypatch):
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-7)
         assert model.output_share_ == pytest.approx(expected.output_share_, abs=1e-8)
 

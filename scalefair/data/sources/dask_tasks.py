@@ -39,7 +39,7 @@ DIMENSIONS = {"x": (2,), "s": (1, 2), "y": (1, 2), "weight": (1,), "c": (1, 2)}
 _GRAPH_SIZE = "distributed.admin.large-graph-warning-threshold"
 _LOST = (
     "the dask scheduler at {address} was lost, or lost what it was given ({reason}); start it "
-    "again if need be, reconnect (scalefair.data.sources.connect) and repeat"
+    "again if necessary, reconnect with distributed.Client, and repeat"
 )
 
 

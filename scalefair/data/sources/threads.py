@@ -1,8 +1,8 @@
 """The one policy for threads: work that can be divided gets one Python thread per core.
 
 Chunks of a pass, folds and permutations each have a thread of their own, with BLAS limited to one.
-So are small matrices, of up to `SMALL` columns, that are decomposed one at a time; larger ones get
-all of BLAS. A limit that the caller sets (threadpoolctl, joblib, dask) holds throughout.
+So are folds' matrices of up to `SMALL` columns, side by side, and one alone of up to `ALONE`; larger
+ones get all of BLAS. A limit that the caller sets (threadpoolctl, joblib, dask) holds throughout.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 # Bytes of address space for the stack of a thread, usually 8 MiB, and its first steps
 _STACK_BYTES = 3 * 2**22
-# Columns up to which a matrix is decomposed by one thread: more would wait for each other
-SMALL = 2000
+# Columns up to which matrices are decomposed by one thread: beside others, and one at a time
+SMALL, ALONE = 2000, 1000
 
 TINY = 32  # columns up to which BLAS starts no threads, so that no limit is needed
 
@@ -81,13 +81,13 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def one_blas_thread(columns: int = SMALL) -> Iterator[None]:
+def one_blas_thread(columns: int = ALONE) -> Iterator[None]:
     """Limit BLAS to one thread, in the whole process, while at least one caller is inside.
 
     Matrices with few `columns` need no limit, those with many none either: BLAS divides them well.
     """
     global _limit  # noqa: PLW0603
-    if not TINY < columns <= SMALL:
+    if not TINY < columns <= ALONE:
         yield
         return
     user = object()

@@ -33,6 +33,7 @@ from scalefair._linalg import EPS, pivoted_root
 from scalefair._typing import Array
 from scalefair.errors import check_number
 from scalefair.kernels import Kernel
+from scalefair.kernels.base import as_rows
 from scalefair.solve.dense import ridge
 
 
@@ -79,11 +80,7 @@ class ExactProblem:
         cls, X: Any, L: Any, y: Any, *, penalty: str = "normalized", eps: float = 1e-6, weight: Any = None
     ) -> ExactProblem:
         """Decompose the penalty of the Gram matrix L of s (None for ``eta=0``); y is centred."""
-        inputs = np.asarray(X)
-        if inputs.ndim != 2:
-            raise ValueError(
-                f"X has shape {inputs.shape}, expected (rows, columns); reshape one column with X.reshape(-1, 1)"
-            )
+        inputs = as_rows(X, "X")
         rows = ridge.weighted_rows(len(inputs), weight)
         counted = widened(inputs[rows.index])
         if counted.dtype.kind in "fc" and not np.all(np.isfinite(counted)):

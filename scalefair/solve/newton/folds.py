@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from scalefair._typing import Array
 from scalefair.data.folds import Folds
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.held_out import ChanceRatio, held_out_shares, worst_of
 from scalefair.moments import Moments
 from scalefair.moments.curvature import FoldScores, LossSums, loss_sums
@@ -102,6 +103,7 @@ class FoldProblem:
             parts.append(Local(theta, gradient, mean, float(value)))
         return FoldModels(self, tuple(parts), sums.held_out)
 
+    @one_blas_thread()
     def shares(self, fits: Sequence[PointFit]) -> Array:
         """Held-out share of each fit in each fold, shape (K, G); NaN without attributes."""
         if attribute(self.tested[0]) is None:
@@ -132,16 +134,17 @@ class FoldModels:
 
     def fit(self, points: Sequence[Point]) -> dict[Point, PointFit]:
         """Return the fits of all parts at some points, by a few passes."""
-        problem = self.problem
+        problem, size = self.problem, self.parts[-1].theta.size
         tol = TOLERANCE * problem.whole.units(self.parts[-1])[1]
-        fits: list[_Fit] = []
-        for alpha in dict.fromkeys(point.alpha for point in points):
-            slices = [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
-            fits += [
-                _Fit(problem.parts[k], self.parts[k], slices[k], point, k, float(self.held_out[k]))
+        with one_blas_thread(size):  # not around a pass, which would have one thread
+            slices = {
+                alpha: [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
+                for alpha in dict.fromkeys(point.alpha for point in points)
+            }
+            fits = [
+                _Fit(problem.parts[k], self.parts[k], slice_, point, k, float(self.held_out[k]))
                 for point in points
-                if point.alpha == alpha
-                for k in range(len(slices))
+                for k, slice_ in enumerate(slices[point.alpha])
             ]
         for _ in range(MAX_PASSES):
             open_ = [fit for fit in fits if not fit.is_near(tol)]
@@ -150,8 +153,9 @@ class FoldModels:
             theta = np.stack([fit.trial for fit in open_])
             left_out = problem.left_out[[fit.part for fit in open_]]
             sums = problem.evaluate(FoldScores(theta, left_out))
-            for fit, *seen in zip(open_, sums.values, sums.gradient, sums.held_out, strict=True):
-                fit.see(*seen)
+            with one_blas_thread(size):
+                for fit, *seen in zip(open_, sums.values, sums.gradient, sums.held_out, strict=True):
+                    fit.see(*seen)
         K = len(problem.tested)
         by_point = {point: [fit for fit in fits if fit.point == point] for point in points}
         return {
@@ -318,6 +322,7 @@ def _try_ridges(search: Trials, alphas: Array, eta: float) -> FoldModels:
             return models
 
 
+@one_blas_thread()
 def _etas_around(slice_: Slice, unfairness: float | None) -> Array:
     """0, weights about the one that meets the limit on the training rows, and ∞."""
     unit = 1.0 / max(slice_.strength.max(initial=0.0), np.finfo(float).tiny)

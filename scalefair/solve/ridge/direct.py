@@ -42,10 +42,15 @@ TIE = 1e-9
 LEAST_EPS = 1e-12  # least ε: without any, J has no value where f is constant
 
 
+def takes_factor(spec: Spec) -> bool:
+    """Return True if one Cholesky factor gives the fit, so that eigenvectors are not needed."""
+    return spec.unfairness is None and spec.penalty != "nocco_output"
+
+
 def fit_ridge(system: System, spec: Spec, spectrum: Spectrum | None = None) -> RidgeFit:
     """Return the fit of a system, of which a `spectrum` may be known, by a weight or a limit."""
     eta = spec.eta
-    if spec.unfairness is None and spec.penalty != "nocco_output":
+    if takes_factor(spec):
         coef, diagnostics = solve_primal(system, spec.alpha, eta, spec.rounding)
         return ridge_fit(system, coef, spec.alpha, eta, diagnostics)
     spectrum = spectrum or Spectrum.of(system)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, lapack
 
 from scalefair import held_out, penalties
 from scalefair._linalg import positive_eigh, thin_root, times_each
@@ -55,6 +55,11 @@ class Spectrum:
             deviation = thin_root(system.covariance) @ basis
         return cls(values, basis, basis.T @ system.target, factor, share_factor, deviation)
 
+    def explained(self, alphas: Array) -> Array:
+        """Return cᵀ(C + 2α)(C + α)⁻²c of each α, summed over the targets."""
+        shrunk = self.values + alphas[:, None]
+        return np.asarray((shrunk + alphas[:, None]) / shrunk**2 @ np.sum(self.target**2, axis=1))
+
     @property
     def covariance(self) -> Array:
         """C_φ in the eigenbasis."""
@@ -73,6 +78,35 @@ class Spectrum:
         ridge = self.target / shrunk[:, None]
         directions = Directions.of(self.factor, self.factor / shrunk[:, None], ridge)
         return AlphaSlice(self, alpha, ridge, directions)
+
+
+class Tridiagonal(NamedTuple):
+    """QᵀCQ and Qᵀc: all that one number of each α needs, without eigenvectors."""
+
+    diagonal: Array
+    beside: Array
+    target: Array
+
+    @classmethod
+    def of(cls, system: System) -> Tridiagonal:
+        """Reduce a system of two features at least, in units of its ridge."""
+        scale = 1.0 / np.sqrt(system.ridge)
+        gram, target = scale[:, None] * system.gram * scale, scale[:, None] * system.target
+        work = int(lapack.dsytrd_lwork(len(gram), lower=1)[0])
+        vectors, diagonal, beside, tau, _ = lapack.dsytrd(gram.T, lower=1, lwork=work, overwrite_a=1)
+        # Q = diag(1, Q'), and Q' is stored as that of a QR decomposition is.
+        target[1:] = lapack.dormqr("L", "T", vectors[1:, :-1], tau, target[1:], max(64, len(gram)))[0]
+        return cls(diagonal, beside, target)
+
+    @property
+    def values(self) -> Array:
+        """Eigenvalues of C."""
+        return np.asarray(np.maximum(lapack.dsterf(self.diagonal, self.beside)[0], 0.0))
+
+    def explained(self, alphas: Array) -> Array:
+        """Return what `Spectrum.explained` does: c·x + α|x|², x = (C + α)⁻¹c."""
+        solved = [lapack.dptsv(self.diagonal + alpha, self.beside, self.target)[2] for alpha in alphas]
+        return np.array([np.sum((self.target + a * x) * x) for a, x in zip(alphas, solved, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +364,7 @@ def largest_eta_within_one_error(scores: GridScores, etas: Array) -> Choice:
     return Choice(int(alpha[eta]), eta)
 
 
-def best_alpha(system: System, spectrum: Spectrum) -> float:
+def best_alpha(system: System, spectrum: Spectrum | Tridiagonal) -> float:
     """Return the α of least |y − f|²/n / (1 − 1.4 d/n)² without penalty; d = tr C(C + α)⁻¹.
 
     Generalised cross-validation of all α by one decomposition: where C = diag(λ),
@@ -341,10 +375,8 @@ def best_alpha(system: System, spectrum: Spectrum) -> float:
     moments = system.moments.scored
     spread = float(np.trace(moments.covariance("y", "y")))  # not |y|²/n − ȳ², which cancels
     size = spread if system.fit_intercept else penalties.size_of_block(moments, "y")
-    shrunk = values + alphas[:, None]
-    explained = (shrunk + alphas[:, None]) / shrunk**2 @ np.sum(spectrum.target**2, axis=1)
-    errors = np.maximum(size - explained, 1e-10 * size)
-    freedom = np.sum(values / shrunk, axis=1) + system.fit_intercept
+    errors = np.maximum(size - spectrum.explained(alphas), 1e-10 * size)
+    freedom = np.sum(values / (values + alphas[:, None]), axis=1) + system.fit_intercept
     left = 1 - 1.4 * freedom / moments.effective_rows
     return float(alphas[np.argmin(np.where(left > 0, errors / left**2, np.inf))])
 

@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from scalefair import penalties
 from scalefair._typing import Array
-from scalefair.held_out import MARGIN, NO_SHARE, ShareEstimate
+from scalefair.data.folds import Folds
+from scalefair.data.sources import ArraySource, StackedSource
+from scalefair.features.design import Design
+from scalefair.features.training import Training
+from scalefair.held_out import MARGIN, NO_SHARE, ChanceRatio, ShareEstimate
 from scalefair.moments import Moments
 from scalefair.moments.partial import CALIBRATIONS, DEFAULT, Calibration
-from scalefair.penalties import chance_of, group_counts
-from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, choose
+from scalefair.penalties import attribute, chance_of, group_counts
+from scalefair.solve.ridge import path
+from scalefair.solve.ridge.path import Choice, FoldedMoments, FoldFits, GridScores, Spectrum, choose
+from scalefair.solve.ridge.system import System
 
 REFINE = 16  # how many more etas are tried beside the best one under a limit
 ROUGH_STEP = 1.5  # ratio of the etas among which that one is guessed
@@ -177,15 +184,60 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
     """Warn that the prediction is a constant, and why."""
     least = float(np.nanmin(scores.bounds(etas, unfairness), initial=np.inf))
     reason = (
-        "every fit does, as where y is constant"
+        "every fit does, for example because y is constant"
         if np.isinf(least)
-        else "no fit within the limit errs less on held-out rows than a constant does"
+        else "no fit within the limit has less held-out error than a constant"
         if least <= unfairness or unfairness == 0
         else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
     )
     warnings.warn(
-        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; allow more "
-        "than that, or give more rows, or more or other features",
+        f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; raise the "
+        "limit, or give more rows, or more or other features",
         UserWarning,
         stacklevel=2,
     )
+
+
+def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
+    """Error and dependence on the training rows, for each point of the grid."""
+    coef = path.grid(Spectrum.of(system), alphas, etas)
+    B, t = path.side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
+    moments = system.moments
+    variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
+    errors = path.squared_errors(system, B, variance, moments)
+    spread = np.diagonal(moments.covariance("y", "y"))
+    explained = np.sum((system.share_factor.T @ B) ** 2, axis=0).reshape(-1, t).sum(axis=1)
+    if "psi" in moments.blocks:  # |C_ψf|²: HSIC with a linear kernel on f
+        hsic = np.sum((penalties.hsic(moments, 0.0, system.features).T @ B) ** 2, axis=0)
+    else:
+        explained, hsic = np.full_like(explained, np.nan), np.full(B.shape[1], np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r2 = (1 - errors / spread).mean(axis=1)
+    return {
+        "mse": errors.mean(axis=1),
+        "r2": r2,
+        "explained_share": penalties.share_of_variance(
+            explained,
+            penalties.variance_of(moments.judged, system.features, B).reshape(-1, t).sum(axis=1),
+            penalties.size_of_block(moments, "y"),
+        ),
+        "hsic": hsic.reshape(-1, t).sum(axis=1),
+    }
+
+
+def chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequence[Moments]) -> list[ChanceRatio]:
+    """Return how chance depends on where f varies, from a sample of the rows that have s."""
+    two_tables = isinstance(training.source, StackedSource)
+    if attribute(tested[0]) is None or two_tables or tested[0].is_expected:
+        return []
+    sample, base = training.sample, training.base
+    if base is not None and isinstance(training.given, ArraySource):  # ĥ of rows not seen
+        sample = training.source.sample(sample.n_rows, training.seed)
+    elif base is not None:
+        sample = replace(sample, h=base.join(training.split_sample).h)
+    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.survey.sample.rows), []
+    for k, moments in enumerate(tested):
+        at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
+        own = {name: part[at] for name, part in rows.items()}
+        ratios.append(ChanceRatio.of(moments.judged, design.features, own, sample.weights[at]))
+    return ratios

@@ -7,7 +7,7 @@ a threshold per group. λ minimises a convex function of few numbers, the dual.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -211,14 +211,28 @@ def rows_of_cells(cell: NDArray[np.int64], weight: Array, count: int) -> Array:
 
 def choose_rule(rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | None = None) -> DecisionRule:
     """Return the rule of most gain within the limit, or of least excess for its gain."""
-    dual = _Dual(rows, spec)
-    tried = list(_tried_prices(dual, near))
-    best = min(tried, key=_Tried.cost)
+    return choose_among([rows], spec, near)[1]
+
+
+def choose_among(
+    seen: Sequence[DecisionRows], spec: DecisionSpec, near: DecisionRule | None = None
+) -> tuple[int, DecisionRule]:
+    """Return which of several propensities of the same rows decides, and its rule.
+
+    That is the first if it has a rule within the limit, else the best of all. If none has one, rules are searched for
+    around the best.
+    """
+    duals, found = [_Dual(rows, spec) for rows in seen], list[_Tried]()
+    for dual in duals:
+        if not found or found[0].excess > 0:
+            found.append(min(_tried_prices(dual, near), key=_Tried.cost))
+    at = min(range(len(found)), key=lambda k: found[k].cost())
+    dual, best = duals[at], found[at]
     if best.excess > 0 and spec.odds and not spec.randomized:
         best = min(best, _polished(dual, best.price), key=_Tried.cost)
-    price = np.zeros((rows.gain.shape[1], len(dual.share)))
+    price = np.zeros((dual.rows.gain.shape[1], len(dual.share)))
     price[dual.first :] = best.price / dual.expected
-    return DecisionRule(price, spec.odds, TEMPERATURES[-1] if spec.randomized else 0.0)
+    return at, DecisionRule(price, spec.odds, TEMPERATURES[-1] if spec.randomized else 0.0)
 
 
 class _Tried(NamedTuple):

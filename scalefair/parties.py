@@ -16,11 +16,11 @@ from sklearn.base import clone
 from scalefair._config import current_config
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Chunk
+from scalefair.auditing.candidates import Candidates, Judgement, Part, judge
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
 from scalefair.errors import InputError
 from scalefair.estimators.base import names_of_columns
-from scalefair.estimators.certified import Candidates, Judgement, Part, judge
 from scalefair.estimators.kernel_ridge import FairKernelRidgeCV
 from scalefair.estimators.parameters import check_partial
 from scalefair.features.base import seed_of
@@ -152,7 +152,7 @@ class PartyMaps:
     def _joined(self, ours: PartyMoments, theirs: PartyMoments) -> tuple[Design, FoldedMoments]:
         """Return the design, in which ψ is columns without a meaning, and moments of [φ, ψ, y]."""
         if (k := len(ours.folds)) != len(theirs.folds):
-            raise InputError(f"{k} folds and {len(theirs.folds)}", "use one PartyMaps for both")
+            raise InputError(f"{k} folds and {len(theirs.folds)}", "use the same maps for both")
         folds = [_side_by_side(a, b) for a, b in zip(ours.folds, theirs.folds, strict=True)]
         psi = Identity().fit(np.zeros((2, folds[0].blocks["psi"])))
         design = replace(self.model._design, psi=psi)
@@ -164,7 +164,7 @@ def _check_same(what: str, key: str, other: str, *free: str) -> None:
     if differ := set(differences(key, other)) - set(free):
         raise InputError(
             f"{what} were made with different maps: {', '.join(sorted(differ))} differ",
-            "use one PartyMaps, and the same rows, throughout",
+            "use the same maps, and the same rows, throughout",
         )
 
 
@@ -195,7 +195,7 @@ class _NotJudgedError(InputError):
 def _answer(judgement: Judgement | None, candidates: Candidates) -> Judgement:
     if judgement is not None and judgement.candidates == digest(candidates):
         return judgement
-    what = "confidence= needs a judgement of these candidates by the other party"
-    error = _NotJudgedError(what, "send it PartyMaps.candidates; its PartyMaps.judge judges them")
+    what = "confidence needs a judgement of these candidates by the other party"
+    error = _NotJudgedError(what, "send it PartyMaps.candidates, which its PartyMaps.judge evaluates")
     error.candidates = candidates
     raise error

@@ -13,27 +13,24 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.special import ndtr
 
-from scalefair._hash import digest, hash_uniform
+from scalefair._hash import hash_uniform
 from scalefair._typing import Array, Chunk
-from scalefair.auditing.certificate import LEAST_ROWS, Claim, fingerprint
 from scalefair.data import frames
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
-from scalefair.errors import InputError, check_choice, check_number
+from scalefair.errors import check_choice, check_number
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import OneHot
 from scalefair.features.training import group_names
-from scalefair.measures.group_metrics import Rate, upper_gap
 from scalefair.moments.accumulate import Rows
-from scalefair.solve.decisions import (
+from scalefair.solve.decisions.rule import (
     DecisionRates,
     DecisionRows,
     DecisionRule,
     DecisionSpec,
-    choose_rule,
+    choose_among,
     gap_of,
     held_out_decisions,
-    rows_of_cells,
 )
 from scalefair.solve.newton.model import Problem
 from scalefair.solve.ridge.system import Solution, System
@@ -41,8 +38,8 @@ from scalefair.solve.ridge.system import Solution, System
 # Rows that a rule is chosen on: all that fit into these bytes, else a sample by row number
 MAX_BYTES = 2**27
 PASS_ROWS = 8192
-# Limits, in units of the one asked for, that decisions are learnt under before they are certified
-CERTIFIED_LIMITS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+# Where groups are seen, parts of what x tells of them that thresholds may move with, if none per group keep a limit
+BLENDS = (0.0, 0.1, 0.3)
 MARGIN = 0.5  # standard errors that a gap on held-out rows stays below the limit, as shares do
 
 
@@ -60,7 +57,7 @@ class Decisions:
     top : float in (0, 1), optional
         For regressions: the decision is to be in this fraction of all rows, those ranked highest.
     randomized : bool, default=False
-        Whether rows near a threshold may be decided at random, which meets odds that no thresholds meet. Randomness is
+        Whether rows near a threshold may be decided at random, where no threshold per group meets odds. Randomness is
         a hash of the scores: the same row always gets the same answer, but rows that are nearly the same need not.
 
     Examples
@@ -189,17 +186,34 @@ class FairDecisions:
         return np.asarray(values[:, 1] - values[:, 0])
 
 
-def propensities(design: Design, system: System, alpha: float) -> Solution:
-    """Return ê = E[ψ] + (Φ − EΦ)W: ψ(s) itself where Φ has it, else W its ridge on Φ."""
-    moments, m = system.moments, len(system.ridge)
-    q = moments.blocks["psi"]
+def propensities(design: Design, system: System, alpha: float, *, both: bool = False) -> Solution:
+    """Return ê = E[ψ] + (Φ − EΦ)W: ψ(s) itself where Φ has it, else W its ridge on Φ.
+
+    With `both`, ψ(s) and its ridge on the rest of Φ.
+    """
+    moments, m, q = system.moments, len(system.ridge), system.moments.blocks["psi"]
+    names, at, seen = design.features, np.arange(m), list[Solution]()
     if design.sees_sensitive:
-        start = sum(moments.blocks[name] for name in design.features[: design.features.index("psi")])
-        return Solution(np.eye(m, q, -start), np.zeros(q))
-    ridged = moments.covariance(design.features, design.features)
-    ridged[np.diag_indices(m)] += alpha * system.ridge
-    W = solve(ridged, moments.covariance(design.features, "psi"), assume_a="pos")
-    return Solution(W, moments.mean("psi") - system.mean @ W)
+        start = sum(moments.blocks[name] for name in names[: names.index("psi")])
+        seen = [Solution(np.eye(m, q, -start), np.zeros(q))]
+        names, at = tuple(name for name in names if name != "psi"), np.delete(at, np.s_[start : start + q])
+    if seen and not both:
+        return seen[0]
+    ridged, W = moments.covariance(names, names), np.zeros((m, q))
+    ridged[np.diag_indices(len(at))] += alpha * system.ridge[at]
+    W[at] = solve(ridged, moments.covariance(names, "psi"), assume_a="pos")
+    return _beside(*seen, Solution(W, moments.mean("psi") - system.mean @ W))
+
+
+def _beside(*parts: Solution) -> Solution:
+    return Solution(np.hstack([part.coef for part in parts]), np.concatenate([part.intercept for part in parts]))
+
+
+def _blends(both: Array, count: int) -> list[Array]:
+    """Return what decides instead of groups that are seen: with a part of their ridge on x, or as it is."""
+    if both.shape[-1] == count:
+        return [both]
+    return [(1 - part) * both[..., :count] + part * both[..., count:] for part in BLENDS]
 
 
 @dataclass(eq=False)
@@ -211,6 +225,7 @@ class DecisionPass:
     folds: Folds
     count: int  # of folds that are judged
     fraction: float  # of rows in the sample
+    width: int  # of ê
     _parts: list[DecisionRows] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -227,7 +242,7 @@ class DecisionPass:
         scores = self._predict(chunk)
         scores = scores.reshape(len(number), self.count, scores.shape[1] // self.count)
         scores = scores[np.arange(len(number)), np.where(counted, fold, 0)]
-        t = scores.shape[1] - groups.shape[1]
+        t = scores.shape[1] - self.width
         rows = DecisionRows(
             number, scores[:, :t], scores[:, t:], groups.argmax(axis=1),
             y[:, 0] if y.shape[1] == 1 else y.argmax(axis=1), weight, fold,
@@ -237,61 +252,6 @@ class DecisionPass:
     def result(self) -> DecisionRows:
         """Return the rows seen."""
         return sum(self._parts[1:], self._parts[0])
-
-
-class Calibration(NamedTuple):
-    """Rows that took no part in a fit, and the fit whose decisions they judge."""
-
-    design: Design
-    source: ChunkSource
-    scores: Solution
-    gains: Callable[[Array], Array]
-
-    def gap(self, decisions: FairDecisions, confidence: float) -> tuple[int, float, float]:
-        """Return the rows, the largest gap between groups, and its upper bound, by one pass."""
-        raw = self.design.raw_coef(self.scores.coef)
-        start = decisions.predictor(self.design, raw, self.scores.intercept)
-        judging = partial(DecisionPass, self.design, start, ALL_ROWS, 1, 1.0)
-        rows: DecisionRows = self.source.fold(judging, PASS_ROWS)
-        G = len(decisions.groups)
-        if len(rows.group) < LEAST_ROWS or np.bincount(rows.group, minlength=G).min() < 2:
-            raise InputError(
-                f"{len(rows.group)} rows calibrate, and some group may have fewer than two of them",
-                "merge rare groups, or give more rows",
-            )
-        decided = decisions.decide(self.gains, np.hstack([rows.gain, rows.propensity]))
-        weight, gaps = np.bincount(rows.group, rows.weight, G), []
-        count, every = rows_of_cells(rows.group, rows.weight, G), np.ones(G, dtype=bool)
-        for k in range(int(len(decisions.labels) == 2), len(decisions.labels)):
-            rate = np.bincount(rows.group, rows.weight * (decided == k), G) / weight
-            gaps.append(upper_gap(Rate(count, rate), confidence, every))
-        estimates, uppers = zip(*gaps, strict=True)
-        return len(rows.group), max(estimates), max(uppers)
-
-
-def certified_decisions(
-    learn: Callable[[float], dict[str, Any]], claim: Claim, calibration: Calibration, model: Any
-) -> dict[str, Any]:
-    """Return the last decisions that are certified, from the fairest on, or raise an error.
-
-    `learn` returns decisions under a limit. The first that fail end the sequence, so that looking
-    at several needs no correction.
-    """
-    certified: dict[str, Any] = {}
-    for fraction in CERTIFIED_LIMITS:
-        with warnings.catch_warnings():  # the rows that calibrate tell how far rules are from it
-            warnings.filterwarnings("ignore", message="no rule that was tried")
-            made = learn(fraction * claim.limit)
-        decisions = made["decisions_"]
-        judged = calibration.gap(decisions, claim.confidence)
-        if judged[2] > claim.limit:
-            break
-        words = f"rates of decisions in the {len(decisions.groups)} groups"
-        prints = fingerprint(model), digest(decisions.rule.price)
-        certified = made | {"certificate_": claim.certificate("split", *judged, words, *prints)}
-    if not certified:
-        claim.check_gap(*judged)
-    return certified
 
 
 def check_groups(design: Design) -> None:
@@ -321,10 +281,10 @@ def learn_decisions(  # noqa: PLR0917
     rows: Rows, problems: Sequence[Problem], scores: Sequence[Solution], alpha: float, limited: Limited, folds: Folds
 ) -> FairDecisions:
     """Choose a rule by one pass; scores without each fold, then of all rows, or only these."""
-    design, n_rows = rows.design, problems[-1].system.moments.n_rows
-    estimated = [propensities(design, problem.system, alpha) for problem in problems]
+    design, n_rows, asked = rows.design, problems[-1].system.moments.n_rows, limited.asked
+    both, held_out = asked.limit == "odds" and not asked.randomized, folds is not ALL_ROWS
+    estimated = [propensities(design, problem.system, alpha, both=both) for problem in problems]
     fits = list(zip(scores, estimated, strict=True))
-    asked, e, held_out = limited.asked, fits[-1][1], folds is not ALL_ROWS
     seen = _scored_rows(rows.source, n_rows, design, fits[:-1] or fits, folds)
     seen, crossing = replace(seen, gain=limited.gains(seen.gain)), None
     if asked.threshold is not None or asked.top is not None:
@@ -337,25 +297,27 @@ def learn_decisions(  # noqa: PLR0917
         _check_outcomes(seen, groups, limited.labels)
     margin = MARGIN if held_out else 0.0
     spec = DecisionSpec(limited.limit, asked.limit == "odds", asked.randomized, margin, asked.top)
-    rule = choose_rule(seen, spec)
+    each = [replace(seen, propensity=part) for part in _blends(seen.propensity, len(groups))]
+    at, rule = choose_among(each, spec)
+    seen = each[at]
     decided = rule.decide(seen.gain, seen.propensity)
     _warn_of_excess(gap_of(seen, decided, spec), spec)
     if held_out:
         decided = held_out_decisions(seen, spec, rule)
     rates, gap = DecisionRates.of(seen, decided), gap_of(seen, decided, spec)
+    coef, intercept = (_blends(part, len(groups))[at] for part in fits[-1][1])
     return FairDecisions(
-        rule, design.raw_coef(e.coef), e.intercept, groups, limited.labels, rates, *gap, held_out, crossing
+        rule, design.raw_coef(coef), intercept, groups, limited.labels, rates, *gap, held_out, crossing
     )
 
 
 def _scored_rows(source: ChunkSource, n_rows: int, design: Design, fits: Any, folds: Folds) -> DecisionRows:
     """Return scores f (as gains), targets (as outcomes) and the rest of rows, in their order."""
-    parts = [part for fit in fits for part in fit]
-    coef = design.raw_coef(np.hstack([part.coef for part in parts]))
-    start = design.predictor(coef, np.concatenate([part.intercept for part in parts]))
-    width = 8 * sum(3 * len(part.intercept) for part in fits[0])
-    fraction = min(1.0, MAX_BYTES / (width * n_rows))
-    rows: DecisionRows = source.fold(partial(DecisionPass, design, start, folds, len(fits), fraction), PASS_ROWS)
+    every = _beside(*(part for fit in fits for part in fit))
+    start = design.predictor(design.raw_coef(every.coef), every.intercept)
+    fraction = min(1.0, MAX_BYTES / (24 * len(every.intercept) / len(fits) * n_rows))
+    start_pass = partial(DecisionPass, design, start, folds, len(fits), fraction, len(fits[0][1].intercept))
+    rows: DecisionRows = source.fold(start_pass, PASS_ROWS)
     return rows.take(np.argsort(rows.number))
 
 

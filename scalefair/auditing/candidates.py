@@ -1,4 +1,4 @@
-"""Certified paths: every candidate tested in one further pass.
+"""Certified paths and decisions: every candidate tested in one further pass.
 
 Rows are split by their number ("split": those that calibrate touch nothing else), or every row
 is judged by the fit without its fold ("cross"). Candidates are tested from the fairest on, up to
@@ -7,44 +7,45 @@ the first that fails: no correction for looking at many is needed. All before it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from inspect import signature
 from operator import add
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Array, Chunk
-from scalefair.auditing.certificate import Certificate, Claim, check_calibration, fingerprint, functions_of
+from scalefair.auditing.certificate import LEAST_ROWS, Certificate, Claim, check_calibration, fingerprint, functions_of
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sampler
-from scalefair.errors import FINITE, check_closed_form, check_grid
-from scalefair.estimators.choice import OnFolds
-from scalefair.features.base import seed_of
-from scalefair.features.cross_fit import CrossFit
+from scalefair.errors import InputError
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
 from scalefair.features.partial import lacks
-from scalefair.features.rows import FitRows, open_fit_rows
-from scalefair.features.training import Training
+from scalefair.features.rows import FitRows
 from scalefair.measures.bounds import ERROR_ROWS, ShareDistribution, pooled, share_distributions
+from scalefair.measures.group_metrics import Rate, upper_gap
 from scalefair.moments.accumulate import MomentAccumulator
 from scalefair.penalties import size_of_block
+from scalefair.solve.decisions.fit import DecisionPass, FairDecisions
+from scalefair.solve.decisions.rule import DecisionRows, rows_of_cells
 from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
 from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
-from scalefair.solve.ridge.search import SearchResult, warn_of_constant
-from scalefair.solve.ridge.system import System
+from scalefair.solve.ridge.search import SearchResult
+from scalefair.solve.ridge.system import Solution, System
 
 CALIBRATES, OF = 4, 10  # rows of every ten that calibrate, with a split
 LOSS_CANDIDATES, LOSS_REACH = 16, 1.2  # of `path_etas`: their fits take passes over the rows
+# Limits, in units of the one asked for, that decisions are learnt under before they are certified
+CERTIFIED_LIMITS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 PASS_ROWS = 8192
 
 
@@ -234,103 +235,56 @@ def _with_fairer_fits(problem: FoldProblem, result: LossSearch, limit: float) ->
     return replace(result, alphas=alphas, etas=grid, scores=scores, tried=trials.fits, choice=None), best.alpha
 
 
-class CrossValidated(OnFolds):
-    """A fair estimator that chooses alpha and eta by what they do on held-out folds.
+class Calibration(NamedTuple):
+    """Rows that took no part in a fit, and the fit whose decisions they judge."""
 
-    It certifies its limit, where a `confidence` is requested.
-    """
+    design: Design
+    source: ChunkSource
+    scores: Solution
+    gains: Callable[[Array], Array]
 
-    confidence: float | None = None
-    guarantee: str = "split"
-
-    def _claim(self) -> Claim | None:
-        return None if self.confidence is None else Claim.of(self.unfairness, self.confidence)
-
-    def _check_grids(self) -> None:
-        base, split = self.base_estimator, self.guarantee == "split"
-        collection = isinstance(base, CrossFit) and base.fit_on == "collection"
-        if self._claim() is not None and split and collection:
-            raise ValueError(
-                "fit_on='collection' gives a base model all rows, those that calibrate among them; "
-                "use fit_on='sample' or guarantee='cross'"
+    def gap(self, decisions: FairDecisions, confidence: float) -> tuple[int, float, float]:
+        """Return the rows, the largest gap between groups, and its upper bound, by one pass."""
+        raw = self.design.raw_coef(self.scores.coef)
+        start = decisions.predictor(self.design, raw, self.scores.intercept)
+        judging = partial(DecisionPass, self.design, start, ALL_ROWS, 1, 1.0, len(decisions.intercept))
+        rows: DecisionRows = self.source.fold(judging, PASS_ROWS)
+        G = len(decisions.groups)
+        if len(rows.group) < LEAST_ROWS or np.bincount(rows.group, minlength=G).min() < 2:
+            raise InputError(
+                f"{len(rows.group)} rows calibrate, and some group may have fewer than two of them",
+                "merge rare groups, or give more rows",
             )
-        check_closed_form(self.penalty, "cross-validation")
-        if self.alphas is not None:
-            check_grid("alphas", self.alphas, high=FINITE)
-        if self.etas is not None:
-            check_grid("etas", self.etas)
+        decided = decisions.decide(self.gains, np.hstack([rows.gain, rows.propensity]))
+        weight, gaps = np.bincount(rows.group, rows.weight, G), []
+        count, every = rows_of_cells(rows.group, rows.weight, G), np.ones(G, dtype=bool)
+        for k in range(int(len(decisions.labels) == 2), len(decisions.labels)):
+            rate = np.bincount(rows.group, rows.weight * (decided == k), G) / weight
+            gaps.append(upper_gap(Rate(count, rate), confidence, every))
+        estimates, uppers = zip(*gaps, strict=True)
+        return len(rows.group), max(estimates), max(uppers)
 
-    def _is_ordinary(self) -> bool:
-        return self.unfairness is None and self.etas is not None and not np.any(self.etas)
 
-    def _least_alpha(self) -> float:
-        return np.inf if self.alphas is None else float(np.min(self.alphas))
+def certified_decisions(
+    learn: Callable[[float], dict[str, Any]], claim: Claim, calibration: Calibration, model: Any
+) -> dict[str, Any]:
+    """Return the last decisions that are certified, from the fairest on, or raise an error.
 
-    def _base_folds(self, training: Training) -> Folds:
-        return self._folds(training)[0]
-
-    def _penalty(self, eps: float | None) -> dict[str, Any]:
-        # A limit of 0 is η = ∞, which leaves no share whatever ε, but with `nocco` would.
-        free = self.unfairness == 0
-        return {"penalty": "normalized" if free else self.penalty, "eps": None if free else eps}
-
-    def _certified(
-        self, result: Any, judge: Callable[[float], JudgedPath]
-    ) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
-        """Return the search with a certified choice, where requested, and what certifies a model."""
-        claim = self._claim()
-        if claim is None:
-            if result.choice is None:
-                warn_of_constant(result.scores, result.etas, self.unfairness or 0.0)
-            return result, lambda _: {}
-        path = judge(claim.limit)
-        chosen = replace(path.result, choice=path.choices[path.choose(claim)])
-        return chosen, lambda model: {"certificate_": path.certificate(claim, model)}
-
-    def _plain_at(self, plain: type, eps: float | None, known: dict[str, Any], **point: Any) -> Any:
-        """Return the plain estimator at a point, with what is known but for its solution."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in signature(plain).parameters if name in own}
-        model = plain(**shared | self._penalty(eps) | point | {"unfairness": None})
-        model.__dict__.update(known)
-        return model
-
-    @staticmethod
-    def _fitted(model: Any) -> dict[str, Any]:
-        """Return the attributes that a fit has set."""
-        parameters = model.get_params(deep=False)
-        return {name: value for name, value in vars(model).items() if name not in parameters}
-
-    def _held_out(self, result: Any, error: str, path: Any) -> dict[str, Any]:
-        """Return the attributes that say what was chosen, and what the others scored."""
-        share, scores = result.share, result.scores
-        return {
-            "alpha_": result.alpha,
-            "path_": path,
-            "explained_share_cv_": float(share.value),
-            "explained_share_cv_error_": float(share.error),
-            "cv_results_": {
-                "alphas": result.alphas,
-                "etas": result.etas,
-                error: scores.mse,
-                "explained_share": scores.share,
-            },
-        }
-
-    def _train(self, checked: Self, given: Chunk, dtype: str, rows: FitRows | None = None) -> Training:
-        if self.confidence is None or self.guarantee == "cross":
-            return super()._train(checked, given, dtype, rows)
-        rows = open_fit_rows(checked, given, keeps_frames=self.base_estimator is not None)
-        part = Part(seed_of(self.random_state) + 2, calibrates=False)
-        calibrating = replace(part, calibrates=True).of(rows).source
-        training = super()._train(checked, given, dtype, part.of(rows))
-        return replace(training, calibrating=calibrating)
-
-    def _judging(self, training: Training, design: Design, candidates: Candidates) -> Judgement:
-        """Return the shares of candidates on rows that calibrate, or on those outside their fit."""
-        if training.calibrating is not None:
-            source = design.numbers(training.calibrating, sensitive=True)
-            return judge(source, design, ALL_ROWS, candidates)
-        folds, some_always_train = self._folds(training)
-        tested = replace(folds, count=folds.count - some_always_train)  # the last one is not judged
-        return judge(training.source, design, tested, candidates)
+    `learn` returns decisions under a limit. The first that fail end the sequence, so that looking
+    at several needs no correction.
+    """
+    certified: dict[str, Any] = {}
+    for fraction in CERTIFIED_LIMITS:
+        with warnings.catch_warnings():  # the rows that calibrate tell how far rules are from it
+            warnings.filterwarnings("ignore", message="no rule that was tried")
+            made = learn(fraction * claim.limit)
+        decisions = made["decisions_"]
+        judged = calibration.gap(decisions, claim.confidence)
+        if judged[2] > claim.limit:
+            break
+        words = f"rates of decisions in the {len(decisions.groups)} groups"
+        prints = fingerprint(model), digest(decisions.rule.price)
+        certified = made | {"certificate_": claim.certificate("split", *judged, words, *prints)}
+    if not certified:
+        claim.check_gap(*judged)
+    return certified
