@@ -1,7 +1,7 @@
 """One-file container of arrays and plain values: safetensors and JSON, written atomically.
 
 Reading runs no code: arrays come from safetensors, everything else from JSON. A checksum over both
-tells a damaged file from a whole one. A model of scikit-learn is an array of bytes by skops.
+detects damaged files. A model of scikit-learn is an array of bytes by skops.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as file:
-            with suppress(OSError):  # there is none, or the file system knows no permissions
+            with suppress(OSError):  # there is none, or the file system has no permissions
                 part.chmod(stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()

@@ -147,7 +147,7 @@ def attribute_root(moments: Moments, eps: float | None) -> tuple[str, Array]:
 
 
 def hsic(moments: Moments, eps: float | None, features: Features = ("phi",)) -> Array:
-    """R = C_φψ: |Rᵀβ|² is HSIC of f(x) and s with a linear kernel on f. `eps` plays no part."""
+    """R = C_φψ: |Rᵀβ|² is HSIC of f(x) and s with a linear kernel on f. `eps` is not used."""
     del eps
     return partial_covariance(moments, features, attribute(moments) or "psi")
 

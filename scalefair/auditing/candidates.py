@@ -95,8 +95,8 @@ class _Judged:
     folds: Folds
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with predictions for x, 0 where the weight is; y plays no part."""
-        if self.design.partial:  # rows that do not know s cannot judge
+        """Return the chunk with predictions for x, 0 where the weight is; y is not used."""
+        if self.design.partial:  # rows without s cannot be used to evaluate
             chunk = replace(chunk, weight=np.where(lacks(chunk.s), 0.0, chunk.weights))
         fold = self.folds.of_rows(np.arange(chunk.row, chunk.row + chunk.n_rows))
         if chunk.weight is not None:

@@ -258,7 +258,7 @@ def complete_columns(context: click.Context, parameter: click.Parameter, incompl
     """Offer the columns of the DATA given before; after a comma the next one."""
     del parameter
     before, comma, last = incomplete.rpartition(",")
-    # Before an option that still lacks its value click has not told the arguments apart.
+    # Before an option whose value is still missing, click has not separated the arguments.
     data = context.params.get("data") or next(reversed(context.args), None)
     try:
         names = Reading(data).table().columns

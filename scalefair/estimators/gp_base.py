@@ -152,8 +152,8 @@ class Process(OnFolds):
             least = float(np.nanmin(scores.bounds(etas, limit), initial=np.inf))
             raise NotAttainableError(
                 f"unfairness={self.unfairness!r} is not met on the folds of cv at any eta: the "
-                f"least held-out share, with {MARGIN:g} standard errors, is {least:.4g}; allow "
-                "more than that, or give more rows, or more or other inputs"
+                f"least held-out share, plus {MARGIN:g} standard errors, is {least:.4g}; raise "
+                "the limit, or give more rows, or more or other inputs"
             )
         share = scores.estimate[choice]
         results = {"etas": etas, error: scores.mse[:, 0], "explained_share": scores.share[:, 0]}

@@ -22,7 +22,7 @@ from scalefair.solve.ridge.path import GridScores, choose
 from scalefair.solve.ridge.search import training_columns, warn_of_constant
 
 MAX_NOTEBOOK_ROWS = 12
-BOUND = f"held-out share with {held_out.MARGIN:g} standard errors"
+BOUND = f"held-out share plus {held_out.MARGIN:g} standard errors"
 
 
 class PathBase(ABC):

@@ -60,7 +60,7 @@ def explained_share(
         Most landmarks of a smooth kernel.
     eps : float or "auto"
         Ridge of g. "auto": a tenth of that of least out-of-fold error, and the estimators' own,
-        1e-6, with cv=None. It plays no part for categories.
+        1e-6, with cv=None. It is not used for categories.
     cv : int or None, default=5
         Number of folds of the cross-fitting. None: the share in the sample, which is what a fit
         reports of its training rows, and biased upwards by about (features of g)/n.

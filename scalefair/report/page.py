@@ -84,7 +84,7 @@ def make_report(
     others : dict of str to array of shape (n,), default=None
         Predictions of other models for all rows, for comparison.
     owner, intended_use : str
-        Who answers for the model, and what it is for; for the page.
+        Person or team responsible for the model, and its intended use; for the page.
 
     Returns
     -------

@@ -188,7 +188,7 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
         if np.isinf(least)
         else "no fit within the limit has less held-out error than a constant"
         if least <= unfairness or unfairness == 0
-        else f"the least held-out share, with {MARGIN:g} standard errors, is {least:.3g}"
+        else f"the least held-out share, plus {MARGIN:g} standard errors, is {least:.3g}"
     )
     warnings.warn(
         f"unfairness={unfairness:g}: the model predicts a constant, since {reason}; raise the "
