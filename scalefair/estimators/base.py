@@ -81,9 +81,8 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         y : array-like of shape (n,) or (n, t)
             Targets; columns of the same scan, if X is one.
         sensitive_features : array, Series or frame of shape (n,) or (n, p), optional
-            Sensitive attributes: numbers, categories or both; for ridges
-            :func:`scalefair.group_probabilities`, too. Needed unless `sensitive_columns` names them
-            or `eta` is 0. `predict` does not need them.
+            Sensitive attributes: numbers, categories or both; for ridges :func:`scalefair.group_probabilities`,
+            too. Needed unless `sensitive_columns` names them or `eta` is 0. `predict` does not need them.
         sample_weight : array-like of shape (n,), optional
             Weight 2 equals the row twice, in the error and in the penalty.
         control_features : array, Series or frame of shape (n,) or (n, r), optional

@@ -29,14 +29,13 @@ from scalefair.solve.ridge.system import System
 class FairGPClassifier(ClassifierMixin, Process):
     """Gaussian process classification whose scores do not depend on sensitive attributes.
 
-    P(y = 1 | f) = 1/(1 + exp(−f)), where f is a Gaussian process of mean zero and kernel a²k(x, x')
-    that is conditioned on being fair: functions that depend on s on the training rows, as the
-    penalty measures it, are less likely by exp(−nη · penalty). In the features, the prior precision
-    of β is I/a² + 2nηRRᵀ. Laplace's approximation: the mode of f given y is the fit of
-    :class:`FairKernelClassifier` without intercept at alpha = 1/(2na²) and the same eta; around it f
-    is approximated by a normal distribution. Probabilities are averaged over that distribution.
-    Amplitude and length scales maximise the evidence. Rows are read in passes, about ten for each
-    set of hyperparameters, so memory does not grow with their number.
+    P(y = 1 | f) = 1/(1 + exp(−f)), where f is a Gaussian process of mean zero and kernel a²k(x, x') that is
+    conditioned on being fair: functions that depend on s on the training rows, as the penalty measures it, are
+    less likely by exp(−nη · penalty). In the features, the prior precision of β is I/a² + 2nηRRᵀ. Laplace's
+    approximation: the mode of f given y is the fit of :class:`FairKernelClassifier` without intercept at alpha =
+    1/(2na²) and the same eta; around it f is approximated by a normal distribution. Probabilities are averaged
+    over that distribution. Amplitude and length scales maximise the evidence. Rows are read in passes, about ten
+    for each set of hyperparameters, so memory does not grow with their number.
 
     Parameters
     ----------

@@ -274,7 +274,10 @@ class LossRegression(RegressorMixin, LossBase):
         return self._scores(X, partial(_linked, vars(self).get("loss_")))
 
     def predict_scores(self, X: Any) -> Any:
-        """Return the scores f, to which the penalty applies; `predict` is a function of them."""
+        """Return the scores f, to which the penalty applies; `predict` is a function of them.
+
+        @@ (k,)
+        """
         return self._scores(X, partial(_linked, None))
 
     def _gains(self, loss: Any) -> Callable[[Array], Array]:
@@ -284,13 +287,17 @@ class LossRegression(RegressorMixin, LossBase):
         """Return the decision of each row: whether it exceeds the threshold, or is at the top.
 
         Only with `limit_on`. Rates of the groups differ by at most `unfairness`.
+
+        @@ (k,)
         """
         return self._decided(X, FairDecisions.decide) > 0
 
     def rank_scores(self, X: Any) -> Any:
-        """Return the numbers that rows are ranked by; each group is selected at about the same rate.
+        """Return numbers to rank rows by, so that each group is selected at about the same rate.
 
         Only with `limit_on`. Positive where :meth:`decide` says yes, unless that is randomised.
+
+        @@ (k,)
         """
         return self._decided(X, FairDecisions.lead)
 
@@ -304,20 +311,18 @@ class LossRegression(RegressorMixin, LossBase):
 class FairKernelRegressor(LossRegression):
     """Kernel regression with any loss, whose scores do not depend on sensitive attributes.
 
-    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the
-    dependence between the scores f and the sensitive attributes. Newton's method: one pass over
-    the rows for the moments and one for each of a few iterations. For the squared loss
-    :class:`FairKernelRidge` has a closed form.
+    Minimises 1/n ΣV(f(xᵢ), yᵢ) + α|β|² + η|Rᵀβ|² over f(x) = b + φ(x)ᵀβ, where |Rᵀβ|² measures the dependence
+    between the scores f and the sensitive attributes. Newton's method: one pass over the rows for the moments and
+    one for each of a few iterations. For the squared loss :class:`FairKernelRidge` has a closed form.
 
     Parameters
     ----------
     @ *
     loss : str or loss, default="huber"
-        V. "poisson" and "gamma": counts and positive amounts, with f the log of their mean.
-        "huber": squared, but robust. "quantile": the median. "squared": as
-        :class:`FairKernelRidge`. Or an object of `scalefair.losses`, such as
-        ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`. A base model's
-        prediction joins "poisson" and "gamma" as log(1 + ĥ).
+        V. "poisson" and "gamma": counts and positive amounts, with f the log of their mean. "huber": squared, but
+        robust. "quantile": the median. "squared": as :class:`FairKernelRidge`. Or an object of `scalefair.losses`,
+        such as ``Quantile(0.9)`` or ``Huber(delta=2.0)``, or of a subclass of `Loss`. A base model's prediction
+        joins "poisson" and "gamma" as log(1 + ĥ).
 
     Attributes
     ----------
