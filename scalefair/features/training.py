@@ -85,6 +85,7 @@ class Training:
     survey: Survey
     seed: int  # of the sample
     sample: Chunk  # numeric rows that landmarks are learnt from
+    sample_rows: NDArray[np.int64]  # their numbers
     scale_at: NDArray[np.int64]  # those for length scales, however large the sample
     base: BaseModel | None = None  # its prediction joins the features
     n_base_samples: int | None = None  # rows that it was fitted on
@@ -134,7 +135,7 @@ def survey_training(rows: FitRows, spec: MapSpec, *, single: bool = False) -> Tr
     targets = 0 if sample.chunk.y is None else sample.chunk.y.shape[1]
     return Training(
         spec, rows.source, preparation, source, targets, rows.one_target, survey, seed,
-        sample.chunk, np.sort(np.argsort(sample.hashes)[:SAMPLE_ROWS]), partial=lacking,
+        sample.chunk, sample.rows, np.sort(np.argsort(sample.hashes)[:SAMPLE_ROWS]), partial=lacking,
     )  # fmt: skip
 
 

@@ -132,3 +132,21 @@ def test_for_numbers_chance_never_counts_more_than_with_equal_variances():
     )
     np.testing.assert_array_equal(more, equal)
     assert np.all(less > equal)
+
+
+@pytest.mark.parametrize("kind", ["known", "two tables"])
+def test_held_out_shares_are_not_too_small_where_few_rows_know_s(kind):
+    """The same correction where s is known for some rows only, or in another table."""
+    rng, found = np.random.default_rng(5), []
+    for _ in range(40):
+        x, g = fold(rng, 2400)
+        s = pd.Series(np.array(list("abcde"), dtype=object)[g[:, 0].astype(int)])
+        model = FairKernelRidgeCV(alphas=[1e-9], etas=[0.0], feature_map=Identity(), unfairness=0.9, random_state=0)
+        if kind == "known":
+            model.set_params(missing_labels="partial")
+            model.fit(x, x[:, 0], sensitive_features=s.where(np.arange(2400) < 1200))
+        else:
+            model.fit(x[1200:], x[1200:, 0], sensitive_data=(x[:1200], s[:1200]))
+        found.append(model.explained_share_cv_)
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - true_share()) < 3 * error

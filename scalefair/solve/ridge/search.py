@@ -12,7 +12,7 @@ import numpy as np
 from scalefair import penalties
 from scalefair._typing import Array
 from scalefair.data.folds import Folds
-from scalefair.data.sources import ArraySource, StackedSource
+from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.held_out import MARGIN, NO_SHARE, ChanceRatio, ShareEstimate
@@ -227,15 +227,14 @@ def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Ar
 
 def chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequence[Moments]) -> list[ChanceRatio]:
     """Return how chance depends on where f varies, from a sample of the rows that have s."""
-    two_tables = isinstance(training.source, StackedSource)
-    if attribute(tested[0]) is None or two_tables or tested[0].is_expected:
+    if attribute(tested[0]) is None or tested[0].is_expected:
         return []
     sample, base = training.sample, training.base
     if base is not None and isinstance(training.given, ArraySource):  # ĥ of rows not seen
         sample = training.source.sample(sample.n_rows, training.seed)
     elif base is not None:
         sample = replace(sample, h=base.join(training.split_sample).h)
-    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.survey.sample.rows), []
+    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.sample_rows), []
     for k, moments in enumerate(tested):
         at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
         own = {name: part[at] for name, part in rows.items()}
