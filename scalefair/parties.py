@@ -17,8 +17,9 @@ from scalefair._config import current_config
 from scalefair._hash import balanced_fold, digest
 from scalefair._typing import Chunk
 from scalefair.auditing.candidates import Candidates, Judgement, Part, judge
+from scalefair.data import SURVEY_ROWS
 from scalefair.data.folds import ALL_ROWS, Folds
-from scalefair.data.sources import ChunkSource
+from scalefair.data.sources import ChunkSource, Sampler
 from scalefair.errors import InputError
 from scalefair.estimators.base import names_of_columns
 from scalefair.estimators.kernel_ridge import FairKernelRidgeCV
@@ -27,12 +28,13 @@ from scalefair.features.base import seed_of
 from scalefair.features.design import Design
 from scalefair.features.exact import Identity
 from scalefair.features.rows import FitRows, open_predict_rows
-from scalefair.features.training import MapSpec, group_names, learn_design, sensitive_map, survey_training
+from scalefair.features.training import MapSpec, Training, group_names, learn_design, sensitive_map, survey_training
+from scalefair.held_out import ChanceRatio
 from scalefair.moments import Moments
 from scalefair.moments.accumulate import Rows
 from scalefair.moments.moments import ARRAYS, differences
 from scalefair.solve.ridge.path import FoldedMoments
-from scalefair.solve.ridge.search import check_folds
+from scalefair.solve.ridge.search import check_folds, ratios_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,7 @@ class PartyMoments:
     """Moments of [φ, y], or of [φ, ψ], of each fold of the rows."""
 
     folds: tuple[Moments, ...]
+    ratios: tuple[ChanceRatio, ...] = ()  # of each fold, where s is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +89,15 @@ class PartyMaps:
 
         Parameters as in `fit` of an estimator.
         """
-        source, design = self._open(X, sensitive_features, sample_weight)
+        source, design, training = self._open(X, sensitive_features, sample_weight)
         rows = Rows(source, design, source.n_rows, current_config().chunk_rows)
         folds = rows.moments(self._folds)
-        if len(folds) > 1:
-            check_folds(folds, group_names(design))
-        return PartyMoments(tuple(folds))
+        if len(folds) == 1:
+            return PartyMoments(tuple(folds))
+        check_folds(folds, group_names(design))
+        sample = source.fold(partial(Sampler, len(training.sample_rows), training.seed), SURVEY_ROWS)
+        ratios = ratios_of(design, sample.chunk, self._folds.of_rows(sample.rows), folds)
+        return PartyMoments(tuple(folds), tuple(ratios))
 
     def solve(self, ours: PartyMoments, theirs: PartyMoments, judgement: Judgement | None = None) -> Any:
         """Return the fitted model from moments of [φ, y], ours, and of [φ, ψ], theirs.
@@ -123,7 +129,7 @@ class PartyMaps:
 
         Parameters as in :meth:`moments`: which of the rows calibrate follows from their number.
         """
-        source, design = self._open(X, sensitive_features, sample_weight, calibrates=True)
+        source, design, _ = self._open(X, sensitive_features, sample_weight, calibrates=True)
         _check_same("candidates", candidates.key, design.key)
         folds = ALL_ROWS if self.model.guarantee == "split" else self._folds
         return judge(source, design, folds, candidates)
@@ -134,7 +140,7 @@ class PartyMaps:
             return ALL_ROWS
         return Folds(n := self.model.cv, partial(balanced_fold, n, self.model.random_state + 1))
 
-    def _open(self, X: Any, s: Any, weight: Any, *, calibrates: bool = False) -> tuple[ChunkSource, Design]:
+    def _open(self, X: Any, s: Any, weight: Any, *, calibrates: bool = False) -> tuple[ChunkSource, Design, Training]:
         """Return numeric rows that fit, or calibrate, and the design with ψ of those that fit."""
         own, design = self.model.get_params(deep=False), self.model._design
         fitting = chosen = open_predict_rows(self.model, X, design, s=s, weight=weight)
@@ -147,7 +153,7 @@ class PartyMaps:
         encoder = training.preparation.sensitive_encoder
         prepared = replace(design.preparation, sensitive_encoder=encoder)
         design = replace(design, psi=sensitive_map(training), n_targets=0, preparation=prepared)
-        return design.numbers(chosen, sensitive=True), design
+        return design.numbers(chosen, sensitive=True), design, training
 
     def _joined(self, ours: PartyMoments, theirs: PartyMoments) -> tuple[Design, FoldedMoments]:
         """Return the design, in which ψ is columns without a meaning, and moments of [φ, ψ, y]."""
@@ -156,7 +162,7 @@ class PartyMaps:
         folds = [_side_by_side(a, b) for a, b in zip(ours.folds, theirs.folds, strict=True)]
         psi = Identity().fit(np.zeros((2, folds[0].blocks["psi"])))
         design = replace(self.model._design, psi=psi)
-        return design, FoldedMoments(folds, None, sum(folds[1:], folds[0]))
+        return design, FoldedMoments(folds, None, sum(folds[1:], folds[0]), theirs.ratios)
 
 
 def _check_same(what: str, key: str, other: str, *free: str) -> None:

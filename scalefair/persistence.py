@@ -30,6 +30,7 @@ from scalefair.features.cross_fit import CrossFit
 from scalefair.features.design import Design
 from scalefair.features.exact import ExpectedGroups
 from scalefair.features.partial import PartialEncoder, Propensity
+from scalefair.held_out import ChanceRatio
 from scalefair.measures.bounds import ShareDistribution
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration, PartialMoments
@@ -52,7 +53,7 @@ CLASSES: dict[str, type] = {
         rule.DecisionRule, rule.DecisionRates,
         estimators.FairRidge, estimators.FairKernelRidge, estimators.FairKernelRidgeCV,
         estimators.FairPath, GridScores, Moments, CrossMoments, PartialMoments, Calibration,
-        Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement,
+        Certificate, parties.PartyMaps, parties.PartyMoments, Candidates, Judgement, ChanceRatio,
         estimators.FairKernelClassifier, estimators.FairKernelRegressor, estimators.LossPath,
         estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV, estimators.LossPathCV,
         *losses.LOSSES.values(), losses.Multinomial, losses.OneVsRest, losses.ClassWeighted,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair import penalties
-from scalefair._typing import Array
+from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.sources import ArraySource
 from scalefair.features.design import Design
@@ -234,7 +235,12 @@ def chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequ
         sample = training.source.sample(sample.n_rows, training.seed)
     elif base is not None:
         sample = replace(sample, h=base.join(training.split_sample).h)
-    rows, fold, ratios = design.block_rows(sample), folds.of_rows(training.sample_rows), []
+    return ratios_of(design, sample, folds.of_rows(training.sample_rows), tested)
+
+
+def ratios_of(design: Design, sample: Chunk, fold: NDArray[np.int64], tested: Sequence[Moments]) -> list[ChanceRatio]:
+    """Return the ratio of each fold from a sample of the rows, and the fold of each."""
+    rows, ratios = design.block_rows(sample), []
     for k, moments in enumerate(tested):
         at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
         own = {name: part[at] for name, part in rows.items()}
