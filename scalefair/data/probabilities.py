@@ -48,10 +48,10 @@ def group_probabilities(probabilities: Any, known: Any = None) -> GroupProbabili
 
     Notes
     -----
-    Groups explain Σ_k Cov(f, 1[s = k])² / (π_k Var f), π_k the frequency of group k. By total covariance Cov(f,
-    1[s = k]) = Cov(f, p_k) + E Cov(f, 1[s = k] | p). Probabilities give the first term: the share is a **lower
-    bound** as long as the second has the same sign. With a fraction r of the rows `known`, p_k + (1[s = k] −
-    p_k)/r gives both, and the share is **corrected**.
+    Groups explain Σ_k Cov(f, 1[s = k])² / (π_k Var f), π_k the frequency of group k. By total covariance
+    Cov(f, 1[s = k]) = Cov(f, p_k) + E Cov(f, 1[s = k] | p). Probabilities give the first term: the share is a
+    **lower bound** as long as the second has the same sign. With a fraction r of the rows `known`,
+    p_k + (1[s = k] − p_k)/r gives both, and the share is **corrected**.
 
     Examples
     --------
