@@ -13,6 +13,7 @@ from scalefair._linalg import mirror_upper
 from scalefair._typing import Array, Chunk, Rows
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ChunkSource
+from scalefair.data.sources.threads import available_threads, physical_memory
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
 from scalefair.moments.accumulate import BLOCK_ROWS, MISSING, SHIFTED, FeatureCache, GramSums, squeezed
@@ -196,5 +197,17 @@ def loss_sums(  # noqa: PLR0917
 ) -> LossSums:  # fmt: skip
     """Σ wV, its gradient and second derivative in θ, in one pass; V: :mod:`scalefair.losses`."""
     size = rows or frame.design.chunk_rows(frame.design.blocks["phi"])
+    if at.curved:
+        _check_memory(loss, at.theta.shape[-2], folds.count * (source.n_threads or available_threads()))
     start = partial(LossPass, frame, loss, at, size, cache, folds)
     return source.fold(start, size)  # type: ignore[no-any-return]
+
+
+def _check_memory(loss: Any, width: int, copies: int) -> None:
+    """Raise MemoryError before the system ends a process whose sums are larger than the machine."""
+    needed, pairs = 8.0 * width**2 * len(loss.directions) * copies, len(loss.directions)
+    if needed > (most := physical_memory()):
+        raise MemoryError(
+            f"{loss.n_scores} classes: {pairs} pairs, whose sums of {width} features take {needed / 2**30:.0f} GB, "
+            f"this machine has {most / 2**30:.0f} GB: use fewer n_components, or join rare classes"
+        )

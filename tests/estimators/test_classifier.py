@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 import scalefair
-from scalefair import FairKernelClassifier
+from scalefair import FairKernelClassifier, FairKernelClassifierCV
 from scalefair.losses import Logistic, Loss, Multinomial
 from tests import naive
 from tests.errors import named, refused
@@ -294,3 +294,13 @@ def test_too_few_iterations_are_warned_of():
     X, y, s = table()
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model(max_iter=1).fit(X, y, sensitive_features=s)
+
+
+@pytest.mark.parametrize("kind", [FairKernelClassifier, FairKernelClassifierCV])
+def test_sums_larger_than_the_machine_are_refused_before_they_are_made(kind, monkeypatch):
+    """Else the system ends the process; 40 classes have 780 pairs."""
+    monkeypatch.setattr("scalefair.moments.curvature.physical_memory", lambda: 1e6)
+    rng = np.random.default_rng(0)
+    X, y, s = rng.normal(size=(900, 3)), np.arange(900) % 40, rng.normal(size=900)
+    with refused("780", "n_components", "classes", error=MemoryError):
+        kind(n_components=20, unfairness=0.1, random_state=0).fit(X, y, sensitive_features=s)

@@ -175,3 +175,11 @@ def _starting(count: int) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         raise MemoryError(f"{error}: no memory for a thread, or too many; use a smaller n_jobs") from error
+
+
+def physical_memory() -> float:
+    """Bytes of memory of this machine; infinite where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
