@@ -174,10 +174,7 @@ def feature_pair(pair: Pair, n_components: int = 200) -> FeaturePair:
 def moment_sums(
     phi: FeatureMap, psi: FeatureMap, folds: Folds = ALL_ROWS, columns: ColumnsBeside | None = None, width: int = 0
 ) -> ChunkSum:
-    """Return an accumulator of the moments of a `FeaturePair`, from numeric chunks.
-
-    Rows are whitened: NOCCO divides by their smallest directions.
-    """
+    """Return an accumulator of moments of a `FeaturePair`, whitened: NOCCO divides by their smallest directions."""
     blocks, units = {"phi": n_features(phi), "psi": n_features(psi), "y": width}, {"psi": units_of(psi)}
     size = max(MAX_BLOCK_NUMBERS // (phi.n_raw_ + psi.n_raw_ + width), 256)
 
@@ -187,18 +184,19 @@ def moment_sums(
     def of(chunk: Chunk) -> FoldMoments:
         # Rows of weight 0 are left out: the maps need not know their groups. Blocks are added as they come:
         # the moments of many folds are larger than the rows.
-        total, weight, index = nothing(), chunk.weights, np.flatnonzero(chunk.weights)
+        total, weight, index = None, chunk.weights, np.flatnonzero(chunk.weights)
         for at in (index[start : start + size] for start in range(0, len(index), size)):
             Phi, Psi = whitened(phi, chunk.x[at]), whitened(psi, chunk.s[at])
             rows = {"phi": Phi, "psi": Psi, "y": columns(Phi, Psi, weight[at]) if columns else Phi[:, :0]}
             fold = None if folds.of is None else folds.of(chunk.row + at)
             some = [slice(None)] if fold is None else [fold == k for k in range(folds.count)]
-            total += FoldMoments(
+            more = FoldMoments(
                 Moments.of_rows({n: rows[n][own] for n in rows}, weight[at][own], units)
                 if len(at[own])
                 else Moments.empty(blocks)
                 for own in some
             )
-        return total
+            total = more if total is None else total + more
+        return total or nothing()
 
     return ChunkSum(of, nothing)
