@@ -87,10 +87,7 @@ def find_roles(data: Data, options: dict[str, Any], hide: bool, *, alone: bool =
 def without_useless(
     data: Data, names: Sequence[str], work: Callable[[list[str]], Any], console: Console
 ) -> tuple[Any, list[str]]:
-    """Return work(columns left out), and notes: identifiers and inputs that no model can use.
-
-    `names` are the columns that may be left out; work is repeated for each that proves useless.
-    """
+    """Return work(columns left out), repeated for each of `names` that proves useless, and notes on these."""
     from scalefair.errors import UselessColumnError
 
     useless = data.useless(names)
@@ -175,16 +172,9 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
         classes = table.is_classes(roles.target) if kind == "auto" else kind == "classification"
         candidates = settings.candidates(roles.sensitive if roles.visible else None, classes=classes)
         choice, roles, notes = fit_model(candidates, table, roles, console)
-    from scalefair import save
-
-    model = choice.model
+    model, own = choice.model, {"inputs": roles.inputs, "chosen": choice.name, "errors": choice.errors}
     model.columns_ = roles.stored
-    save(model, out)
-    record = {
-        "model": out, "data": table.name, "target": roles.target, "sensitive": roles.sensitive,
-        "inputs": roles.inputs, "chosen": choice.name, "errors": choice.errors, **describe(model),
-        "notes": notes,
-    }  # fmt: skip
+    record = write_model(model, out, table.name, notes, **own)
     compared = f"; model {choice.summary}" if len(candidates) > 1 else ""
     console.result(record, words(out, record) + compared)
 
@@ -197,6 +187,16 @@ def _fit_moments(files: Any, like: Any, out: Path, console: Console, *, target: 
         moments.solve(files["from-moments"], like, out, console, settings)
     else:
         parties.solve_parties(files, like, out, console, target)
+
+
+def write_model(model: Any, out: Path, data: Any, notes: list[str], **own: Any) -> dict[str, Any]:
+    """Write a fitted model whose columns are named; return its record, with what is its `own`."""
+    from scalefair import save
+
+    save(model, out)
+    columns = model.columns_
+    named = {"target": columns.get("target", "y"), "sensitive": columns.get("sensitive", ["the sensitive columns"])}
+    return {"model": out, "data": data, **named, **own, **describe(model), "notes": notes}
 
 
 def describe(model: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from scalefair.cli import _data
 from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import Data, OutPath, Reading
 from scalefair.cli._model import ModelOptions, limit_options, shape_options
-from scalefair.cli.fit import Roles, describe, find_roles, fit_model, words
+from scalefair.cli.fit import Roles, find_roles, fit_model, words, write_model
 from scalefair.cli.predict import text_columns
 
 
@@ -152,7 +152,7 @@ def merge(*, parts: tuple[Path, ...], out: Path, console: Console) -> None:
 
 def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOptions) -> None:
     """Write the model of merged moments; what options do not say is as in the model `like`."""
-    from scalefair import Moments, save
+    from scalefair import Moments
 
     model, given = _regression(like), Moments.load(path)
     columns, limit, eta = vars(model).get("columns_", {}), settings.unfairness, settings.eta
@@ -166,15 +166,7 @@ def solve(path: Path, like: Path, out: Path, console: Console, settings: ModelOp
     with noting_warnings(console) as notes:
         solved = model.set_params(alpha=alpha, unfairness=limit, eta=eta).solve_from(given)
     solved.columns_ = columns
-    save(solved, out)
-    record = {
-        "model": out,
-        "data": path,
-        "target": solved.columns_.get("target", "y"),
-        "sensitive": solved.columns_.get("sensitive", ["the sensitive columns"]),
-        **describe(solved),
-        "notes": notes,
-    }
+    record = write_model(solved, out, path, notes)
     console.result(record, words(out, record))
 
 

@@ -11,7 +11,7 @@ import click
 from scalefair.cli._console import Console, noting_warnings
 from scalefair.cli._data import Reading
 from scalefair.cli._model import ModelOptions
-from scalefair.cli.fit import describe, find_roles, without_useless, words
+from scalefair.cli.fit import find_roles, without_useless, words, write_model
 from scalefair.cli.moments import collect
 
 
@@ -82,9 +82,7 @@ def solve_parties(files: dict[str, Path | None], like: Path, out: Path, console:
         judgement = None if shares is None else _loaded(shares, Judgement, "--shares")
         solved = maps.solve(ours, theirs, judgement)
     solved.columns_ = vars(maps.model).get("columns_", {}) | {"target": target or "y"}
-    save(solved, out)
-    named = {"target": solved.columns_["target"], "sensitive": ["the sensitive columns"]}
-    record = {"model": out, "data": files["from-moments"], **named, **describe(solved), "notes": notes}
+    record = write_model(solved, out, files["from-moments"], notes)
     console.result(record, words(out, record))
 
 
