@@ -111,8 +111,7 @@ class ProductMap(_PartsMap):
     """
 
     def __init__(self, parts: Sequence[tuple[Any, Columns]], whiten: str = "moments") -> None:
-        self.parts = parts
-        self.whiten = whiten
+        self._store(locals())
 
     def _compose(self, maps: list[Any]) -> None:
         check_choice("whiten", self.whiten, ("moments", "rows"))

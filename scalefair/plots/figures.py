@@ -33,10 +33,7 @@ def make_figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def to_svg(figure: Figure) -> str:
-    """Return a figure as an ``<svg>`` element, the same text for the same figure.
-
-    Text stays text: it can be searched, read aloud and coloured by the page around it.
-    """
+    """Return a figure as an ``<svg>`` element whose text stays text; the same for the same figure."""
     out = StringIO()
     # A character that the local font lacks is still drawn by the browser's font.
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "scalefair"}
@@ -49,16 +46,14 @@ def to_svg(figure: Figure) -> str:
 
 
 class Display(ABC):
-    """A picture in scikit-learn's style: it holds what it shows, and `plot` draws it.
-
-    Every display has `ax_` and `figure_`, of matplotlib; without an `ax` it makes a figure.
-    """
+    """A picture in scikit-learn's style: it holds what it shows; `plot` draws it and sets `ax_` and `figure_`."""
 
     ax_: Axes
     figure_: Any
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new pyplot figure, which a notebook shows."""
+        self._prepare()  # first: an error should leave no empty figure
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -67,6 +62,9 @@ class Display(ABC):
         self._draw()
         finish(ax)
         return self
+
+    def _prepare(self) -> None:  # noqa: B027
+        """Raise ValueError if there is nothing to draw."""
 
     @abstractmethod
     def _draw(self) -> None:

@@ -78,11 +78,6 @@ class RelevanceDisplay(Display):
         """Draw the length scales of two fitted models; options as in :meth:`from_estimator`."""
         return cls.from_estimator(fair, baseline=unfair, **options)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
-        self.inputs_ = self._chosen()  # first: an error should leave no empty figure
-        return super().plot(ax)
-
     def _draw(self) -> None:
         lines, after = -np.arange(len(self.inputs_)), [self.fair[name] for name in self.inputs_]
         if self.unfair is not None:
@@ -96,7 +91,7 @@ class RelevanceDisplay(Display):
         self._name_lines([short(name, _LONGEST_LABEL) for name in self.inputs_])
         self.ax_.tick_params(axis="y", length=0)
 
-    def _chosen(self) -> list[str]:
+    def _prepare(self) -> None:
         unfair = self.fair if self.unfair is None else self.unfair
         common = [name for name in unfair if name in self.fair]
         if not common:
@@ -106,13 +101,11 @@ class RelevanceDisplay(Display):
             )
         if self.inputs is None:
             common.sort(key=lambda name: min(unfair[name], self.fair[name]))
-            return common[: self.max_inputs]
-        missing = [name for name in self.inputs if name not in common]
-        if missing:
+        self.inputs_ = common[: self.max_inputs] if self.inputs is None else list(self.inputs)
+        if missing := [name for name in self.inputs_ if name not in common]:
             raise ValueError(
                 f"inputs has {missing}, which only one of the models has; choose from {', '.join(common[:20])}"
             )
-        return list(self.inputs)
 
 
 def length_scales(estimator: Any) -> dict[str, float]:
@@ -181,12 +174,10 @@ class ContributionDisplay(Display):
         """Explain the predictions of any model; options as in :meth:`from_estimator`."""
         return cls.from_estimator(y_pred, X, sensitive_features=sensitive_features, **options)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw into `ax`, or into a new pyplot figure."""
+    def _prepare(self) -> None:
         known = tuple(dict.fromkeys(self.table["attribute"]))
         self.attribute = known[0] if self.attribute is None else self.attribute
-        check_choice("attribute", self.attribute, known)  # an error should leave no empty figure
-        return super().plot(ax)
+        check_choice("attribute", self.attribute, known)
 
     def _draw(self) -> None:
         rows = self.table[self.table["attribute"] == self.attribute]
