@@ -112,17 +112,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, NDArray[Any]], Any]:
-    """Return the arrays and values of a file that `write` made.
-
-    It is opened once and not mapped into memory, so that others may replace or cut it in the meantime.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it is no such file, of another kind, of a later schema, or damaged.
-    """
+    """Return the arrays and values of a file that `write` made; ValueError if it is another, later or damaged."""
+    # Opened once and not mapped into memory: others may replace or cut it in the meantime.
     with Path(path).open("rb") as file:
         text = _header(path, file)
         metadata = _metadata(path, _parsed(path, text.decode(errors="replace")), kind)

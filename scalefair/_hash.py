@@ -50,10 +50,7 @@ def _mix(z: NDArray[np.uint64]) -> None:
 
 
 def value_hash(first_row: int, parts: Iterable[ArrayLike]) -> NDArray[np.uint64]:
-    """Hash consecutive rows: the number of each and its values, one column after the other.
-
-    Each step is a bijection: rows that differ in one value never have the same hash.
-    """
+    """Hash consecutive rows, their number and their values: if one value differs, so does the hash."""
     columns = [np.asarray(part, dtype=np.float64) for part in parts]
     z = row_hash(0, np.arange(first_row, first_row + len(columns[0])))
     for part in columns:

@@ -181,10 +181,7 @@ def auto_alpha(n_rows: int, curvature: float = 2.0) -> float:
 
 
 def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
-    """Return α as "phi" and the relative ridge of the other blocks.
-
-    `alpha` is a number, "auto", or a dict with one ridge per block.
-    """
+    """Return α, a number, "auto" or one ridge per block, as "phi" and the relative ridge of other blocks."""
     alpha = auto if isinstance(alpha, str) else alpha
     if not isinstance(alpha, dict):
         ridge = check_number("alpha", alpha, 0.0, FINITE)

@@ -57,10 +57,7 @@ def _distance(row: Matrix, norm: float, zz: Matrix, two_nu: int) -> None:
 
 @kernel
 def gaussian(D: Matrix, xx: Matrix, zz: Matrix) -> None:
-    """Replace inner products D = XZᵀ, C-ordered, by the Gaussian kernel exp(-|x_i - z_j|²/2).
-
-    xx and zz are `squared_norms` of X and Z.
-    """
+    """Replace D = XZᵀ, C-ordered, by exp(-|x_i - z_j|²/2); xx and zz are `squared_norms` of X and Z."""
     for i in range(D.shape[0]):
         row = D[i]
         _half_squared(row, xx[i], zz)

@@ -125,10 +125,7 @@ def cos_phase(P: Matrix, phase: Matrix, scale: float) -> None:
 
 @kernel
 def cos_sin(P: Matrix, out: Matrix, scale: float) -> None:
-    """Write [scale·cos(P), scale·sin(P)] into `out`, of shape (k, 2m), which must not overlap P.
-
-    Accuracy as in `cos_phase`.
-    """
+    """Write scale·[cos(P), sin(P)] into `out`, (k, 2m), apart from P; accuracy as in `cos_phase`."""
     m = P.shape[1]
     for i in range(P.shape[0]):
         for start in range(0, m, ELEMENTS_AT_ONCE):

@@ -205,10 +205,7 @@ def _groups(s: Any) -> NDArray[np.int64]:
 
 
 def hold_out(groups: Any, classes: Any, part: float, seed: int) -> NDArray[np.bool_]:
-    """Return which rows are held out: of each group this part, of each class in it alike.
-
-    One row alone is never held out, for no audit can judge it, and none of a group is missing from the other rows.
-    """
+    """Return which rows are held out: this part of each group, of each class in it alike; never one or all."""
     chance = hash_uniform(seed, np.arange(len(groups)))
     numbers = np.unique(classes, return_inverse=True)[1]
     tested = np.zeros(len(groups), dtype=bool)

@@ -268,11 +268,7 @@ class Calibration(NamedTuple):
 def certified_decisions(
     learn: Callable[[float], dict[str, Any]], claim: Claim, calibration: Calibration, model: Any
 ) -> dict[str, Any]:
-    """Return the last decisions that are certified, from the fairest on, or raise an error.
-
-    `learn` returns decisions under a limit. The first that fail end the sequence, so that looking
-    at several needs no correction.
-    """
+    """Return the last decisions of `learn(limit)` that are certified, from the fairest on, or raise an error."""
     certified: dict[str, Any] = {}
     for fraction in CERTIFIED_LIMITS:
         with warnings.catch_warnings():  # the rows that calibrate tell how far rules are from it

@@ -217,10 +217,7 @@ class Predict:
 
 
 def _check_new(model: Any, X: Any, weight: Any, n_rows: int) -> None:
-    """Raise InputError if the rows are those of the fit: as many, and Var f = βᵀCβ is the same.
-
-    Scores are predicted once more for it, where the number of rows is that of the fit.
-    """
+    """Raise InputError if the rows are those of the fit: as many, and Var f, predicted once more, is the same."""
     own, design = (getattr(model, name, None) for name in ("moments_", "_design"))
     if X is None or not isinstance(own, Moments) or design is None or own.n_rows != n_rows:
         return
@@ -239,10 +236,7 @@ def _check_new(model: Any, X: Any, weight: Any, n_rows: int) -> None:
 def _certify_gap(
     claim: Claim, model: str, given: Chunk, threshold: float | None, check_new: Callable[[int], None]
 ) -> Certificate:
-    """Certify the largest gap between groups: every pair must be within the limit.
-
-    All must pass, so that each may be tested at the level of the whole.
-    """
+    """Certify the largest gap: all pairs of groups must pass, so each may be tested at the level of the whole."""
     metric = "mean_prediction" if claim.limit_on == "means" else "selection_rate"
     parts = (given.x, given.s, given.y, given.weight, given.c)
     source = open_rows(*parts, names={"x": "model"}).source.then(_with_controls)

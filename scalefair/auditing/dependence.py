@@ -99,10 +99,7 @@ WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)
 
 @dataclass(frozen=True, eq=False)
 class AttributeSet:
-    """Attributes that are measured together, such as "sex × race", at `columns` among all.
-
-    In `share_variable`, for the explained share, numbers may be categories, too.
-    """
+    """Attributes measured together, at `columns` among all; in `share_variable` numbers may be categories, too."""
 
     name: str
     columns: tuple[int, ...]
@@ -154,11 +151,7 @@ def _variable(surveyed: SurveyedRows, columns: tuple[int, ...], *, every: bool) 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One model and some attributes, whose dependence is measured.
-
-    `features` are what moments are computed of, and the folds and columns beside it: "share" and,
-    of a stream, "kernel" and "distance".
-    """
+    """One model and some attributes; `features`, by kind, are what moments are taken of, with folds and columns."""
 
     model: int
     attributes: AttributeSet
@@ -225,10 +218,7 @@ def _from_sample(name: str, pair: Pair) -> bool:
 def second_pass(
     surveyed: SurveyedRows, chosen: Sequence[Subject]
 ) -> tuple[Sums[Any] | None, list[Mapping[str, FoldMoments]]]:
-    """Return the statistics of groups and the moments of each subject's features, in one pass.
-
-    Rows in memory are read as often as is convenient; their groups are left to `count_groups`.
-    """
+    """Return the statistics of groups (None in memory) and the moments of each subject's features, in one pass."""
     if surveyed.rows.in_memory:
         return None, [
             {kind: pair.moments(*options) for kind, (pair, options) in one.features.items()} for one in chosen

@@ -45,10 +45,7 @@ ODDS = ("true_positive_rate", "false_positive_rate")
 
 @dataclass(frozen=True, eq=False)
 class ModelAudit:
-    """Measures of dependence of one model by attribute, and its groups.
-
-    `gaps` has no frames where no attribute has groups.
-    """
+    """Measures of dependence of one model by attribute, and its groups: no frames where no attribute has any."""
 
     name: str
     dependence: dict[str, list[Measurement]]

@@ -50,10 +50,7 @@ OPTIONS = {
 
 
 class Console:
-    """Steps on stderr, each with the seconds since the start; the result on stdout, or as JSON.
-
-    `quiet` prints nothing but errors and JSON.
-    """
+    """Steps and seconds on stderr, the result on stdout, or as JSON; `quiet` prints only errors and JSON."""
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json, self.quiet = as_json, quiet

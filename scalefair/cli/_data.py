@@ -95,10 +95,7 @@ class Data:
         return str((column_kinds(column) if self.is_built_in else column.kinds)[name])
 
     def codes(self, argument: str, name: str, positive: str | None) -> Any:
-        """Return a column of text as 0 and 1, one byte a row; None for other columns.
-
-        `positive` is the level that becomes 1, by default the second one of two.
-        """
+        """Return text as 0 and 1; `positive`, by default the second of two levels, is 1. None for other columns."""
         import numpy as np
 
         from scalefair.data import frames

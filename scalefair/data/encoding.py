@@ -77,21 +77,8 @@ class TableEncoder(_ColumnEncoder):
     level). A missing number becomes the mean, with an indicator column if any was missing in fit; a missing level is a
     level of its own if seen in fit, otherwise an unknown one. A column without any value is left out, with a warning.
 
-    Parameters
-    ----------
-    min_frequency : float
-        Levels with less than this share of the weight are pooled into one level, "infrequent".
-    max_levels : int
-        At most this many levels of a column are kept, the most frequent, the others are pooled.
-    keep : sequence of str or int
-        Columns, by name or position, of which no level is pooled: the sensitive ones.
-
-    Attributes
-    ----------
-    columns_ : tuple of NumberCode and LevelCode
-        How each column is written.
-    n_features_in_, feature_names_in_, n_features_out_
-        Columns in, their names if they have any, and columns out.
+    Levels with less than `min_frequency` of the weight, and all but the `max_levels` most frequent, are pooled as
+    "infrequent", except in the columns `keep`, the sensitive ones. `columns_` says how each column is written.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

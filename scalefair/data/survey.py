@@ -23,10 +23,7 @@ T = TypeVar("T")
 
 
 class Look(NamedTuple):
-    """What a survey collects of one part of the rows; `name` of it is for errors.
-
-    Categories are text, booleans, numbers whose values are listed, binned or, by `every`, all.
-    """
+    """What is surveyed of one part; categories are text, booleans, numbers listed, binned or, by `every`, all."""
 
     name: str
     values: bool = False  # list those of numbers while they are few

@@ -77,10 +77,7 @@ LEAST = 2.0**-54
 
 
 def _uniform(key: int, start: int, stop: int, stream: str) -> Array:
-    """Return the uniform numbers of the rows start to stop, whatever rows are requested next.
-
-    Philox computes its i-th block of four numbers from i, so it can start anywhere.
-    """
+    """Return the uniform numbers of the rows start to stop: Philox can start at any block of four."""
     philox = np.random.Philox(np.random.SeedSequence(key, spawn_key=(STREAMS.index(stream),)))
     philox.advance(start // 4)
     skip = start % 4

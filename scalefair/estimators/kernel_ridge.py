@@ -110,10 +110,7 @@ class FairKernelRidge(RidgeBase):
 
 
 class CrossValidated(OnFolds):
-    """A fair estimator that chooses alpha and eta on held-out folds.
-
-    It certifies its limit, where a `confidence` is requested.
-    """
+    """A fair estimator that chooses alpha and eta on held-out folds; with a `confidence` it certifies its limit."""
 
     confidence: float | None = None
     guarantee: str = "split"
@@ -376,13 +373,7 @@ class FairKernelRidgeCV(CrossValidated, Regression):
         return self._ridge.path(alphas, etas)
 
     def solve_from(self, moments: Moments) -> Self:
-        """Solve again at the chosen values, from other moments and without held-out scores.
-
-        Parameters
-        ----------
-        moments : Moments
-            Made with the same maps, by :meth:`collect`; or the sum of several such.
-        """
+        """Solve again at the chosen values, without held-out scores; see :meth:`FairKernelRidge.solve_from`."""
         check_is_fitted(self)
         self.moments_.check_same_rows(moments)
         moments = moments.calibrated(self.moments_.calibration)

@@ -337,10 +337,7 @@ class ModelChoice:
 def choose_model(
     candidates: Mapping[str, Any], fit: Callable[[Any], Any], progress: Callable[[str], None] = lambda _: None
 ) -> ModelChoice:
-    """Fit estimators that cross-validate, and take the one of least held-out error.
-
-    One that `fit` cannot fit is left out, unless the data are at fault or no other can.
-    """
+    """Fit estimators, take the least held-out error; one that fails is left out unless the data are at fault."""
     fitted: dict[str, tuple[Any, list[Any]]] = {}
     failed: dict[str, ValueError] = {}
     for name, estimator in candidates.items():

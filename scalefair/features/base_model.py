@@ -290,10 +290,7 @@ class SensitiveTarget:
 def learn_propensities(
     target: SensitiveTarget, fit: Callable[..., tuple[list[Any], Array]], h: Array
 ) -> tuple[list[SensitiveModels], Array]:
-    """Return the models of s of each fold and of all rows, and ê of rows that they have not seen.
-
-    `fit(values, predict)` returns such models of values, and their predictions of unseen rows.
-    """
+    """Return models of s of each fold and of all rows, and ê of unseen rows, as `fit(values, predict)` makes them."""
     if target.n_groups:
         models, e = fit(target.groups(), partial(_propensity_columns, n_groups=target.n_groups))
         return [SensitiveModels((model,), target.n_groups) for model in models], e
@@ -315,10 +312,7 @@ def _propensity_columns(model: Any, x: Any, n_groups: int = 0) -> Array:
 
 
 def sensitive_model(base: Any, *, of_groups: bool) -> Any:
-    """Return an unfitted classifier of groups, or a regressor, of the same family as a base model.
-
-    Its class, or its sibling by name; for linear models logistic or ridge regression; else trees.
-    """
+    """Return a classifier of groups or a regressor: a sibling of a base model, or logistic, ridge or trees."""
     if isinstance(base, Pipeline):
         *before, (name, last) = base.steps
         steps = [(n, step if isinstance(step, str) else clone(step)) for n, step in before]

@@ -102,10 +102,7 @@ class Design:
         return psi | {block.name: block.units for block in self.beside if block.units}
 
     def chunk_rows(self, width: int | None = None, dtype: Any = None) -> int:
-        """Return the rows of a chunk, for rows of so many columns (None: x or φ, the wider).
-
-        Enough for BLAS, few enough that the rows in flight stay small.
-        """
+        """Return the rows of a chunk of so many columns (None: x or φ, the wider): enough for BLAS, few in memory."""
         if width is None and isinstance(self.phi, LeafMap):
             return CODED_ROWS
         inputs = int(vars(self.phi).get("n_features_in_", 1))  # a map of the user's may lack it

@@ -88,10 +88,7 @@ def weighted_sample(weight: Array, size: int, seed: int) -> NDArray[np.int64]:
 
 
 def kmeans_plus_plus(kernel: Any, rows: Array, weight: Array, size: int, seed: int) -> NDArray[np.int64]:
-    """Seed k-means++ in the metric of the kernel, D²(x, z) = k(x, x) − 2k(x, z) + k(z, z).
-
-    The first landmark is drawn in proportion to w, each further one to w·min_z D²(x, z).
-    """
+    """Seed k-means++: each landmark in proportion to w·min_z D²(x, z), D² = k(x, x) − 2k(x, z) + k(z, z)."""
     rng = np.random.default_rng(seed)
     diag = np.asarray(kernel.diag(rows), dtype=np.float64)
     nearest = np.full(len(rows), np.inf)

@@ -176,10 +176,7 @@ class Crossed:
 
 
 def for_new_rows(psi: Any, encoder: Any, columns: Any = None) -> Any:
-    """Return ψ that treats unseen combinations of levels by their levels; the encoder names them.
-
-    Not for training rows: groups that ψ does not distinguish would not be penalised.
-    """
+    """Return ψ that treats unseen groups by their levels: for new rows only, in training none would be penalised."""
     made = copy(psi)
     if isinstance(psi, OneHot):
         made.unknown = "levels"

@@ -144,10 +144,7 @@ def _check_same_columns(estimator: Any, X: Any) -> None:
 def _open_memory(
     estimator: Any, given: Chunk, keeps_frames: bool, before: Design | None, finite: str | bool
 ) -> tuple[ChunkSource, bool, bool]:
-    """Return the source, whether x is a table, and whether y has one dimension.
-
-    `finite` is "allow-nan" where attributes in X may be missing; the rest of X is checked later.
-    """
+    """Return the source, whether x is a table and y has one dimension; `finite` is scikit-learn's, for X."""
     frame = frames.from_native(given.x)
     if isinstance(frame, nw.LazyFrame):
         frames.as_table(frame)  # raises TypeError

@@ -59,10 +59,7 @@ class Kernel(ABC):
         return out
 
     def against(self, Z: Rows) -> Callable[[Rows, Rows], None]:
-        """Return the function that fills `out` with k(X, Z) for one Z and any rows X.
-
-        What depends on Z alone is computed once. X is an array of the dtype of Z, not checked.
-        """
+        """Return the function that fills `out` with k(X, Z) for one Z and any rows X of its dtype, not checked."""
 
         def fill(X: Rows, out: Rows) -> None:
             self(X, Z, out)

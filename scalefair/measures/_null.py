@@ -192,11 +192,7 @@ def streamed_pair(moments: Moments) -> CentredPair:
 
 
 def table_pair(table: NDArray[np.int64], Phi: Array, Psi: Array) -> CentredPair:
-    """Return the pair of variables of g and h distinct values each, for permutations only.
-
-    HSIC is a function of the `table` (g, h) of how often values occur together; Φ (g, r) and Ψ
-    (h, q) are their features.
-    """
+    """Return a pair of variables with few values each: `table` (g, h) counts them, Φ and Ψ are their features."""
     n, margins = int(table.sum()), (table.sum(axis=1), table.sum(axis=0))
     expected = np.outer(margins[0] / n, margins[1] / n)
 

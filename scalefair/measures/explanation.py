@@ -253,10 +253,7 @@ class Columns(Block):
 
 
 def _alone(design: Design, rows: ChunkSource) -> list[Columns]:
-    """Return the blocks ψ_j(s_j), under control ξ_j(s_j, c), of each of several attributes.
-
-    Functions of one of several groups are sums of those of their intersections: they need none.
-    """
+    """Return ψ_j(s_j), or ξ_j(s_j, c), of several attributes; none for groups: those of intersections are enough."""
     encoder: Any = design.preparation.sensitive_encoder  # type: ignore[union-attr]
     control = [block.upsilon for block in design.beside if isinstance(block, Control)]
     groups = isinstance(design.psi, OneHot)

@@ -36,10 +36,7 @@ METRIC_NAMES = ("mean_prediction", *RATES, *ERRORS)
 def choose_metrics(
     numbers: Numbers, truth: Numbers | None, quantiles: Sequence[float], chosen: object, *, has_decisions: bool
 ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return the names of metrics and levels of quantiles of one model: chosen, or all defined.
-
-    Labels have no mean prediction beside their selection rate, and no errors beside error rates.
-    """
+    """Return names of metrics and levels of quantiles of one model: those chosen, or all that are defined."""
     labels = numbers.is_binary
     defined = [] if labels else ["mean_prediction"]
     if has_decisions:
@@ -74,10 +71,7 @@ def _why_undefined(name: str, defined: Iterable[str], numbers: Numbers, truth: N
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """Weighted means with Student's intervals, mean ± t √(variance / (n − 1)).
-
-    `rows` is n, the number of rows by Kish: (Σw)²/Σw². Arrays are of shape (g,).
-    """
+    """Weighted means, of shape (g,), with Student's intervals; `rows` is the n of Kish, (Σw)²/Σw²."""
 
     rows: Array
     value: Array
@@ -182,10 +176,7 @@ def estimate_of(groups: GroupStatistics, n_models: int, model: int, name: str) -
 
 @dataclass(frozen=True, eq=False)
 class CountedGroups:
-    """Rows after the second pass: the statistics of each crossing.
-
-    And rows that are in memory, with the order of the predictions of each model.
-    """
+    """The statistics of each crossing, and rows that are in memory, with the order of each model's predictions."""
 
     surveyed: SurveyedRows
     crossed: Sums[GroupStatistics]
@@ -236,11 +227,7 @@ def sorted_distributions(
 
 
 def count_groups(surveyed: SurveyedRows, crossed: Sums[GroupStatistics] | None = None) -> CountedGroups:
-    """Make the second pass, unless its statistics are there already.
-
-    A category with a group of one is refused: it has no spread. A rare number is measured all the
-    same, and a group of one of its values not compared.
-    """
+    """Make the second pass, unless it was made; raise ValueError for a category with a group of one row."""
     source, plan, rows = surveyed.rows.source, surveyed.plan, None
     if crossed is None:
         crossed = source.fold(lambda: count_cells(plan), PASS_ROWS)
@@ -292,10 +279,7 @@ def difference(estimate: Estimate, level: float, used: Mask) -> Gap:
 
 
 def upper_gap(estimate: Estimate, confidence: float, used: Mask) -> tuple[float, float]:
-    """Return max − min over the `used` groups, and an upper bound for the population.
-
-    Every pair must be within a limit, so that each may be tested at the level of the whole.
-    """
+    """Return max − min over the `used` groups and its upper bound; each pair is tested at the level of the whole."""
     pairs = int(used.sum() * (used.sum() - 1) // 2)
     # `difference` divides what is left of the level among all pairs, and both ends.
     gap = difference(estimate, 1 - 2 * (1 - confidence) * pairs, used)
@@ -303,10 +287,7 @@ def upper_gap(estimate: Estimate, confidence: float, used: Mask) -> tuple[float,
 
 
 def ratio(estimate: Estimate, level: float, used: Mask) -> Gap:
-    """Return min / max over the `used` groups, with an interval; NaN where a value is negative.
-
-    A pair's ends follow Donner and Zou's rule for ratios from the ends of each group.
-    """
+    """Return min / max over the `used` groups, with Donner and Zou's interval; NaN where a value is negative."""
     value, low, high = _at_once(estimate, level, used)
     if len(value) < 2 or (value < 0).any() or not value.max() > 0:
         return Gap(np.nan, np.nan, np.nan)

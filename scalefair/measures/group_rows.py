@@ -38,10 +38,7 @@ class AuditRows:
 
 
 def open_audit(y_pred: Any, sensitive_features: Any, y_true: Any, sample_weight: Any) -> AuditRows:
-    """Return the rows of an audit; arguments as in `scalefair.audit`.
-
-    Where the predictions are in memory, everything beside them is read into memory, too.
-    """
+    """Return the rows of an audit, all in memory if predictions are; arguments as in `scalefair.audit`."""
     models, x = _predictions(y_pred)
     y, s = table_of("y_true", y_true), sensitive_features
     if isinstance(y_pred, ChunkSource):
@@ -261,11 +258,7 @@ def _ranges(edges: Array, digits: int) -> list[str]:
 
 
 def crossed_names(sensitive: Any) -> list[str]:
-    """Return the group of every row, such as "Female, White": the levels of all columns.
-
-    Categories and numbers with at most eight values keep their values; other numbers are cut at
-    their quartiles. A missing value is a level of its own.
-    """
+    """Return the group of every row, such as "Female, White"; numbers of many values are cut at quartiles."""
     columns = frames.columns(frames.as_table(sensitive, one_column=True), prefix="s")
     return [", ".join(levels) for levels in zip(*map(_level_names, columns), strict=True)]
 

@@ -115,10 +115,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class SurveyedRows:
-    """Rows after the first pass: its survey, and what the second pass counts.
-
-    `predictions` and `truth` are spread and values of those of each model and of the targets.
-    """
+    """Rows after the first pass: its survey, what it says of predictions and targets, and what to count next."""
 
     rows: AuditRows
     survey: Survey
@@ -135,10 +132,7 @@ def survey_groups(
     groups: bool = False,
     every: bool = False,
 ) -> SurveyedRows:
-    """Make the first pass, with a sample of `size` rows.
-
-    With `groups` combinations of categories are listed, with `every` numbers are such, too.
-    """
+    """Make the first pass; with `groups` combinations of categories are listed, with `every` of numbers, too."""
     s = Look("sensitive_features", values=True, groups=groups, every=every, bins=settings.bins)
     looks = {"x": Look("y_pred", values=True), "s": s, "y": Look("y_true", values=True)}
     drop = settings.missing == "drop"
@@ -193,10 +187,7 @@ class GroupStatistics:
         return both.groups(range(self.cells.shape[1]))
 
     def groups(self, columns: Sequence[int]) -> GroupStatistics:
-        """Return the statistics of the groups that cross some of the attributes only.
-
-        Cells merge by Chan's update: scatter = Σ scatter + Σ w (mean − common mean)².
-        """
+        """Return the statistics of groups of some attributes: Σ scatter + Σ w (mean − common mean)² (Chan)."""
         cells, _, group = distinct(self.cells[:, list(columns)])
         if len(cells) > MAX_CELLS:
             raise CannotJudgeError(

@@ -228,10 +228,7 @@ class PairSums(NamedTuple):
 def pair_sums(
     K: Callable[[Array, Array], Array], L: Callable[[Array, Array], Array], A: Array, B: Array, weight: Array
 ) -> PairSums:
-    """Return the sums over all pairs of rows of A and of B, diagonal included.
-
-    O(n²) time, of which symmetry saves half, and O(n + 512²) memory per thread.
-    """
+    """Return sums over all pairs of rows, diagonal included: O(n²) time, O(n + 512²) memory per thread."""
     n = len(A)
     cuts = [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
     tiles = [(rows, columns) for j, columns in enumerate(cuts) for rows in cuts[: j + 1]]

@@ -54,11 +54,7 @@ class _Regression(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartialMoments(Moments):
-    """Moments of the rows that have y, and beside them those of the rows that have s.
-
-    What concerns ψ comes from the rows that have s, its covariance with the features is calibrated,
-    all else comes from the rows that have y.
-    """
+    """Moments of the rows that have y, and beside them those of the rows that have s, for all that concerns ψ."""
 
     known: Moments = field(kw_only=True)  # of the rows that have s: W is learnt from them
     weighted: Moments = field(kw_only=True)  # with weights 1/P(known | x); empty where constant

@@ -131,10 +131,7 @@ class GroupDistributionDisplay(Display):
 
 
 def density(values: Array, grid: Array) -> Array:
-    """Gaussian kernel density at equidistant points, of counts per cell: O(n + len(grid)²).
-
-    The bandwidth is Silverman's, at least half a cell.
-    """
+    """Gaussian kernel density at equidistant points, of counts per cell; Silverman's bandwidth, or half a cell."""
     cell = grid[1] - grid[0]
     # The few values beyond the grid count at its ends, so that every group has a density.
     inside = np.clip(values, grid[0], grid[-1])

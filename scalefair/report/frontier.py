@@ -182,10 +182,7 @@ def _decision(estimator: Any, problem: ReportProblem) -> dict[str, Any]:
 
 
 def with_model(frontier: Frontier, name: str, given: Array | Outputs) -> Frontier:
-    """Return the frontier beside another model, given by what it says of the held-out rows.
-
-    That is its predictions of shape (n,), or its `Outputs`.
-    """
+    """Return the frontier beside another model: its predictions (n,), or `Outputs`, of the held-out rows."""
     given = given if isinstance(given, Outputs) else Outputs(given)
     against = outputs(frontier.baseline, frontier.problem.test.X)
     (other,) = frontier.judge.positions([given], against)
@@ -277,10 +274,7 @@ def position_table(positions: tuple[Position, ...]) -> DataFrame:
 
 
 def contributions(models: Sequence[Any], test: JudgedRows, notes: list[str]) -> list[list[Entry]]:
-    """Return what the inputs contribute to the share of each model; none where that is not known.
-
-    Models that share their features, as those of a path do, are explained together.
-    """
+    """Return what inputs contribute to the share of each model; models with the same features share the passes."""
     first = models[0]
     if "moments_" not in vars(first):  # its features are not those of columns
         return [[] for _ in models]

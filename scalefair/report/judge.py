@@ -37,10 +37,7 @@ STEP = 0.1
 
 
 class Outputs(NamedTuple):
-    """What a model says of n rows: predictions, and what it limits or decides if that is another.
-
-    `scores` (n,) are what a limit is about, `decided` (n,) the model's own decisions.
-    """
+    """What a model says of n rows: f, the `scores` that a limit is about, and `decided`, its own decisions."""
 
     f: Array
     scores: Array | None = None
@@ -75,10 +72,7 @@ class Judge:
     def of(
         cls, sensitive: Any, y: Array, threshold: float | None, *, has_outcome: bool = True, like: Array | None = None
     ) -> Judge:
-        """Return the judge of held-out rows; rows alone in their level are left out.
-
-        `like` are predictions: pictures show the range that they have.
-        """
+        """Return the judge of rows that are not alone in their level; pictures show the range of `like`."""
         table, lone = _canonical(sensitive)
         rows = np.flatnonzero(~lone)
         table, y = table.iloc[rows].reset_index(drop=True), y[rows]
@@ -103,10 +97,7 @@ class Judge:
 
     @one_blas_thread()  # sums of few rows, whose threads would wait for each other
     def positions(self, given: Sequence[Outputs], against: Outputs | None = None) -> list[Position]:
-        """Return the numbers of models, yet without names, from what they say of the held-out rows.
-
-        `against` is what the model without a limit says. The groups of all models are counted together.
-        """
+        """Return the numbers of models, without names, from their outputs, `against` those without a limit."""
         own = [self._decide(one) for one in given]
         start = None if against is None else self._decide(against)
         entries = [[*self._errors(one.f), *([] if start is None else self._cost(one, start))] for one in own]

@@ -203,10 +203,7 @@ def write_audit(
     provenance: Mapping[str, str],
     tables_of: Mapping[str, Mapping[str, Any]],
 ) -> Path:
-    """Write the page of an audit of any models, with a csv and a JSON file beside it.
-
-    `tables_of` are calibration, distributions and impacts of :class:`Position`, by model.
-    """
+    """Write the page of an audit, a csv and a JSON file; `tables_of` are tables of :class:`Position`, by model."""
     page = Path(page)
     models = [Position(name, tuple(audit_entries(result, name)), **tables_of.get(name, {})) for name in result.models]
     origin = dict(provenance) | tables.software()
@@ -324,10 +321,7 @@ def relevance_plot(table: DataFrame) -> Markup:
 
 
 def inline_svg(figure: Figure, name: str, label: str) -> Markup:
-    """Return a figure as an element of the page: it scales, is read aloud, and follows dark mode.
-
-    Only tags are touched, never text: the text of a plot may be a level of somebody's data.
-    """
+    """Return a figure as part of the page; only tags change: its text may be a level of somebody's data."""
     from scalefair import plots
 
     variables = {plots.INK: "ink", plots.FAINT: "faint", plots.BEFORE: "before", plots.AFTER: "after"}

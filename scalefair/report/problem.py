@@ -27,10 +27,7 @@ HASHED_BYTES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class ReportRows:
-    """Rows of a problem: inputs (n, d), target (n,) and sensitive attributes (n, p).
-
-    Weights are for the fit: rows to judge by count once.
-    """
+    """Inputs (n, d), target (n,) and sensitive attributes (n, p); weights are for the fit alone."""
 
     X: Any
     y: Any
@@ -52,10 +49,7 @@ class ReportRows:
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows(ReportRows):
-    """Rows to fit that are not in memory: all `n` of files but those `held_out`, sorted numbers.
-
-    The target of two text `levels`, read as 0 and 1, is then among X, under the name `y`.
-    """
+    """Rows of files to fit, all `n` but `held_out`; a target of text `levels` is among X, under the name `y`."""
 
     n: int = 0
     held_out: Any = None
@@ -178,10 +172,7 @@ def from_rows(
     X: Any, y: Any, S: Any, *, target: str, source: str, seed: int = 0, code: str = "",
     weight: NDArray[Any] | None = None,
 ) -> ReportProblem:  # fmt: skip
-    """Make a problem of rows in memory; `seed` and the row numbers choose the fifth held out.
-
-    `y` are numbers, booleans, or text with two levels; `S` is a frame of sensitive attributes.
-    """
+    """Make a problem of rows in memory; `seed` and the row numbers choose the fifth held out."""
     (column,) = frames.columns(frames.as_table(y, one_column=True), "y")
     values, levels = read_target(replace(column, name=target))
     n = len(values)
@@ -207,11 +198,7 @@ def from_table(
     table: Any, *, target: str, sensitive: Sequence[str], seed: int = 0, source: str = "a table",
     reading: str = "...", hidden: bool = False, weight: str | None = None,
 ) -> ReportProblem:  # fmt: skip
-    """Make a problem of a table: all columns but the target and the weights are inputs.
-
-    The sensitive ones are so unless they are `hidden`. `reading` is Python that opens the table
-    again as a scan of files.
-    """
+    """Make a problem of a table: all other columns are inputs, the sensitive ones unless they are `hidden`."""
     sensitive = check_roles(table, target, sensitive)
     names = _inputs(frames.column_names(table) or [], target, sensitive if hidden else (), weight)
     X, S = frames.take_columns(table, names), frames.take_columns(table, sensitive)
@@ -226,10 +213,7 @@ def from_scan(
     scan: Scan, rows: Any = None, *, target: str, sensitive: Sequence[str], seed: int = 0,
     source: str = "files", reading: str = "...", hidden: bool = False, weight: str | None = None,
 ) -> ReportProblem:  # fmt: skip
-    """Make a problem of files: rows to judge by in memory, the rest by weight.
-
-    `rows` is the same table as a dask data frame, if a cluster is to fit it.
-    """
+    """Make a problem of files; `rows` is the same table as a dask data frame, if a cluster is to fit it."""
     rows = scan if rows is None else rows
     sensitive = check_roles(scan.head(1), target, sensitive)
     n = scan.count_rows()

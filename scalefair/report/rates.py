@@ -23,10 +23,7 @@ N_BARS = 24
 
 
 class Distribution(NamedTuple):
-    """Shares of the rows of a group in ranges of equal width between `low` and `high`.
-
-    Predictions beyond the ends are in the first and in the last range.
-    """
+    """Shares of the rows of a group in ranges of equal width; the first and the last include all beyond."""
 
     attribute: str
     group: str
@@ -38,10 +35,7 @@ class Distribution(NamedTuple):
 def distributions(
     f: Any, table: Any, bins: Mapping[str, Sequence[float]], low: float, high: float, *, weight: Any = None
 ) -> list[Distribution]:
-    """Return how the predictions of each group, and of all attributes crossed, are distributed.
-
-    The last column of `table` are the predictions themselves; `bins` as in `calibration`.
-    """
+    """Return how predictions, the last column of `table`, are distributed by group and by all crossed."""
     column = str(table.columns[-1])
     edges = np.linspace(low, high, N_BARS + 1)[1:-1]
     try:
@@ -82,10 +76,7 @@ class CalibrationLine(NamedTuple):
 def calibration(
     f: Any, y: Any, pairs: Mapping[str, Any], bins: Mapping[str, Sequence[float]], weight: Any = None
 ) -> list[CalibrationLine]:
-    """Return what was predicted and what came true, by group and range of the prediction.
-
-    `pairs` are tables by attribute: its column and that of the predictions, both in `bins` where they are numbers.
-    """
+    """Return what was predicted and came true, by group and range; `pairs` are tables by attribute."""
     lines = []
     for attribute, pair in pairs.items():
         first, second = map(str, pair.columns)

@@ -60,17 +60,13 @@ def weights_around(eta: float) -> Array:
 
 
 def relatives(estimator: Any, train: ReportRows) -> dict[float, Any]:
-    """Return fitted models by eta that differ from a fitted one in it alone; itself among them.
-
-    From the stored moments where they are enough (ridge, Gaussian process), else by fitting again. A
-    Gaussian process without penalty learns hyperparameters of its own.
-    """
+    """Return models by eta that differ from a fitted one in it alone, itself too; from its moments if possible."""
     etas = [float(eta) for eta in weights_around(float(estimator.eta_)) if eta != estimator.eta_]
     if _output_kernel(estimator) is not None:  # it has no limit of η → ∞
         etas = [eta for eta in etas if eta < np.inf]
     models = _at_weights(estimator, train, etas)
     if isinstance(estimator, FairGPRegressor | FairGPClassifier) and estimator.eta_ != 0:
-        models[0.0] = _refitted(estimator, train, 0.0)
+        models[0.0] = _refitted(estimator, train, 0.0)  # it learns hyperparameters of its own
     return dict(sorted({**models, float(estimator.eta_): estimator}.items()))
 
 
@@ -95,11 +91,7 @@ def _at_weights(estimator: Any, train: ReportRows, etas: list[float]) -> dict[fl
 
 
 def has_closed_form_path(estimator: Any) -> bool:
-    """Return True if the moments of a fitted estimator give every other weight, without rows.
-
-    They do not with a penalty that is no square of β; and `feature_map="exact"` keeps no moments,
-    an iterative solver not all of them.
-    """
+    """Return True if the stored moments give every other weight: not for a penalty that is no square of β."""
     if not isinstance(estimator, RidgeBase) or "moments_" not in vars(estimator):
         return False
     quadratic = estimator.penalty != "nocco_output" and _output_kernel(estimator) is None

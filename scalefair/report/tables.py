@@ -61,10 +61,7 @@ def write_interval(entry: Entry) -> str:
 def comparison(
     models: Sequence[Position], titles: Mapping[str, str], *, brief: bool = False
 ) -> list[tuple[str, str, list[Entry]]]:
-    """Return title, attribute and the numbers of all models, of what any of them has.
-
-    If `brief`, gaps are those between the groups of all attributes together.
-    """
+    """Return title, attribute and numbers of all models; if `brief`, gaps of all attributes together only."""
     attributes = next((one.attributes[::-1] for one in models if one.attributes), [])
     rows = []
     for measure, title in titles.items():
@@ -77,10 +74,7 @@ def comparison(
 
 
 def compare_relevance(baseline: Any, estimator: Any) -> DataFrame | None:
-    """Return length scales and relevance (sd/θ)² by input, the fair model's most relevant first.
-
-    None where the model is no Gaussian process, or has one length scale for all.
-    """
+    """Return length scales and relevance (sd/θ)² by input, the largest first; None if not all inputs have one."""
     if not all(_has_scales_of_inputs(model) for model in (estimator, baseline)):
         return None
     fair, plain_one = estimator.relevance(), baseline.relevance()

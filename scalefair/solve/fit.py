@@ -52,10 +52,7 @@ class Diagnostics:
 def diagnose(
     matrix: Array, gram: Array, *, rounding: float = ROUNDING, scaled: bool = True, factor: Factor | None = None
 ) -> Diagnostics:
-    """Return the accuracy of the solution of a positive definite system.
-
-    `scaled`: the solver is not affected by the scales of columns, as Cholesky's is not. `factor` is overwritten.
-    """
+    """Return the accuracy of a solution, overwriting `factor`; `scaled`: the solver does not depend on scales."""
     rank = None
     # What makes the diagonals 1.
     diagonals = np.diagonal(gram), np.diagonal(matrix)

@@ -81,10 +81,7 @@ class ChunkSource(ABC):
     def rounds(
         self, start: Callable[[], Accumulator], rows: int, chunks: int, first_row: int = 0
     ) -> Iterator[tuple[Any, int]]:
-        """Fold so many chunks at a time, in one pass; yield each sum and the row that comes next.
-
-        Between two rounds every row before that one has been counted and none after it.
-        """
+        """Fold so many chunks at a time, in one pass; yield each sum and the row before which all are counted."""
         reading = _from_row(first_row, self._read(rows))
         threads = self.n_threads or available_threads()
         ahead = next(reading, None)
@@ -96,10 +93,7 @@ class ChunkSource(ABC):
             yield reduce(add, sums), ends[-1]
 
     def map(self, start: Callable[[], Callable[[Chunk], Array]], rows: int) -> Array:
-        """Return function(chunk) of all chunks, stacked in row order.
-
-        `start` makes the function of each thread, which may keep buffers of its own.
-        """
+        """Return function(chunk) of all chunks, stacked in row order; `start` makes the function of each thread."""
 
         def run(chunks: Iterator[Chunk]) -> list[Array]:
             function = start()
@@ -345,10 +339,7 @@ def weights(weight: Any, where: str, row: int) -> Array | None:
 
 
 def finite_columns(part: Any, name: str, where: str, row: int) -> Array | None:
-    """Return the numbers of a chunk as float64 of shape (k, t), all finite; None for None.
-
-    `where` is the file or batch and `row` the global number of the first row, for errors.
-    """
+    """Return a chunk as float64 (k, t), all finite; None for None. `where` and the first `row` are for errors."""
     if part is None:
         return None
     table = frames.as_table(part, one_column=True)

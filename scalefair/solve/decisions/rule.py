@@ -217,11 +217,7 @@ def choose_rule(rows: DecisionRows, spec: DecisionSpec, near: DecisionRule | Non
 def choose_among(
     seen: Sequence[DecisionRows], spec: DecisionSpec, near: DecisionRule | None = None
 ) -> tuple[int, DecisionRule]:
-    """Return which of several propensities of the same rows decides, and its rule.
-
-    That is the first if it has a rule within the limit, else the best of all. If none has one, rules are searched for
-    around the best.
-    """
+    """Return which propensities decide, and the rule: the first within the limit, else the best of all."""
     duals, found = [_Dual(rows, spec) for rows in seen], list[_Tried]()
     for dual in duals:
         if not found or found[0].excess > 0:

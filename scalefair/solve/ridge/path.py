@@ -179,10 +179,7 @@ class GridScores:
         return held_out.ShareEstimate.of(self.share, self.rows)
 
     def bounds(self, etas: Array, limit: float) -> Array:
-        """Return what must be within a limit, shape (A, E): shares with a margin.
-
-        It pays for choosing just inside the limit; nothing is fairer to choose than η = ∞.
-        """
+        """Return what must be within a limit, of shape (A, E): shares with a margin, and without one at η = ∞."""
         return np.where(np.isinf(etas), self.estimate.value, self.estimate.bound(limit))
 
     def __getitem__(self, index: Any) -> GridScores:
@@ -198,10 +195,7 @@ class GridScores:
         return replace(self, mse=mse, share=share)
 
     def finer(self, etas: Array, step: float = 1.1) -> tuple[GridScores, Array]:
-        """Return scores of so many etas that a limit finds one just inside it, and these etas.
-
-        Both scores are smooth in log η: monotone cubics between the positive etas, which are sorted.
-        """
+        """Return scores at more etas, by monotone cubics in log η, and these etas, one of them just inside a limit."""
         at = np.flatnonzero((etas > 0) & np.isfinite(etas))
         logs = np.log(etas[at])
         steps = np.ceil(np.diff(logs) / np.log(step) - 1e-9).astype(int)
@@ -331,10 +325,7 @@ class Choice(NamedTuple):
 
 
 def choose(scores: GridScores, etas: Array, unfairness: float | None) -> Choice | None:
-    """Return the point that every cross-validated class takes; None: a constant.
-
-    Without a limit the fairest of those as good as the best; under one the least error within it.
-    """
+    """Return the fairest of the points as good as the best or, under a limit, the best within; None: a constant."""
     if unfairness is None:
         return largest_eta_within_one_error(scores, etas)
     if unfairness == 0:

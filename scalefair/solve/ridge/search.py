@@ -79,10 +79,7 @@ def search(
     moments: FoldedMoments, options: Options, *, alphas: Array, etas: Array,
     epses: Sequence[float | None], ratios: Sequence[float], unfairness: float | None,
 ) -> SearchResult:  # fmt: skip
-    """Return the best point over all ε and ridge ratios, by the held-out error.
-
-    Without a limit the ε of least held-out share is taken: every candidate is as good as the best.
-    """
+    """Return the best point by held-out error; without a limit, the ε with the least held-out share is taken."""
     if unfairness == 0:
         # η = ∞ leaves the same predictors whatever ε, and whatever the penalty but `nocco`.
         etas, epses = np.union1d(etas, [np.inf]), epses[:1]

@@ -24,10 +24,7 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True)
 class Listing:
-    """Files of an fsspec filesystem in the order of their rows.
-
-    `keys` are the columns that the folders of each file give: {"a": "1"} for ``a=1/part.parquet``.
-    """
+    """Files in the order of their rows; `keys` are columns by folder: {"a": "1"} for ``a=1/part.parquet``."""
 
     filesystem: Any
     paths: tuple[str, ...]
