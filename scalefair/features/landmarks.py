@@ -33,11 +33,7 @@ def distinct_rows(X: Rows, weight: Array) -> tuple[Array, Array]:
 
 
 def fitted_kernel(kernel: Any, length_scale: Any, rows: Rows, weight: Array, seed: int) -> Kernel:
-    """Return the kernel with its length scale found from the rows where a heuristic was requested.
-
-    "median": the weighted median of the non-zero distances of at most 1000 distinct rows, by hash.
-    "standardized": that of columns divided by sd_j, θ_j = sd_j · median.
-    """
+    """Return the kernel with its length scale found from the rows where a heuristic was requested; see `Nystroem`."""
     unscaled = make_kernel(kernel)
     if isinstance(kernel, Kernel) or unscaled.length_scale == ():
         return unscaled

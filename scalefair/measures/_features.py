@@ -50,11 +50,7 @@ class Gram:
 
 
 def gram_of(name: str, kernel: Any, variable: Variable, rows: Array, weight: Array | None) -> Gram:
-    """Return the exact kernel, its length scale learnt from the rows where none is given.
-
-    "auto": equality of categories times a Gaussian kernel of standardised numbers, with their
-    median distance. `name` is that of the argument `kernel`, for errors.
-    """
+    """Return the exact kernel, its length scale learnt from the rows where none is given; `name` is for errors."""
     codes, numbers = np.flatnonzero(variable.categorical), np.flatnonzero(~variable.categorical)
     if is_map(kernel):
         raise TypeError(f"{name}={kernel!r} is a feature map; give method='features' or a kernel")
@@ -102,11 +98,8 @@ class PivotMap:
 
 
 def pivot_map(gram: Any, rows: Array, size: int, tolerance: float = TOLERANCE) -> PivotMap:
-    """Choose at most `size` landmarks by a pivoted Cholesky factorisation of the Gram matrix.
-
-    The next one is the row farthest from the span of those before it, until the residual trace is
-    below `tolerance` of the whole. No n×n array is formed.
-    """
+    """Choose at most `size` landmarks by pivoted Cholesky factorisation, up to a relative residual trace."""
+    # The next one is the row farthest from the span of those before it; no n×n array is formed.
     rest = np.array(gram.diag(rows), dtype=np.float64)
     whole, least = rest.sum(), tolerance * rest.sum()
     factor = np.zeros((min(size, len(rows)), len(rows)))

@@ -147,17 +147,13 @@ def _floats(x: Any, models: tuple[str, ...], row: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """How a sensitive attribute is read: the names of its groups, none for continuous numbers.
-
-    `numbers` are the values of levels that are numbers, or the edges between bins; if `is_coded`
-    measures of dependence take it for a category, not for numbers.
-    """
+    """How a sensitive attribute is read."""
 
     name: str
     kind: Kind
-    levels: tuple[str, ...] = ()
-    numbers: Array | None = None
-    is_coded: bool = False
+    levels: tuple[str, ...] = ()  # the names of its groups, none for continuous numbers
+    numbers: Array | None = None  # the values of levels that are numbers, or the edges between bins
+    is_coded: bool = False  # measures of dependence take it for a category, not for numbers
 
     def values(self, column: Column) -> Array:
         """Return numbers as they are (0 if missing), levels as their position."""

@@ -56,34 +56,25 @@ class GroupSettings:
 
 
 class CountedRows(NamedTuple):
-    """The k rows of a chunk that count.
-
-    `codes` (k, p) are the levels of all attributes, 0 where one has none. `values` (k, v) are [p] or, with targets, [p,
-    p − y, |p − y|, (p − y)²] of each model, and y; `outcomes` (k, M) are 2·decision + target.
-    """
+    """The k rows of a chunk that count."""
 
     predictions: Array
-    codes: NDArray[np.int64]
-    values: Array
-    outcomes: NDArray[np.intp]
+    codes: NDArray[np.int64]  # (k, p): levels of all attributes, 0 where one has none
+    values: Array  # (k, v): [p] or, with targets, [p, p − y, |p − y|, (p − y)²] of each model, and y
+    outcomes: NDArray[np.intp]  # (k, M): 2·decision + target
     weight: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is counted in every cell.
-
-    `crossings` are positions of attributes whose levels are crossed. A prediction of at least its
-    `cut` is a decision for; NaN: there are no decisions. `edges`, of shape (M, E), are the upper
-    ends of the bins in which streamed predictions are counted.
-    """
+    """What is counted in every cell."""
 
     settings: GroupSettings
     models: tuple[str, ...]
     attributes: tuple[Attribute, ...]
-    crossings: tuple[tuple[int, ...], ...]
-    cuts: Array
-    edges: Array | None
+    crossings: tuple[tuple[int, ...], ...]  # positions of attributes whose levels are crossed
+    cuts: Array  # (M,): predictions from there on are decisions for; NaN: there are no decisions
+    edges: Array | None  # (M, E): upper ends of the bins in which streamed predictions are counted
 
     def rows(self, chunk: Chunk) -> CountedRows:
         """Return the rows of a chunk that count."""

@@ -51,21 +51,15 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Rows in memory that models are judged by: attributes (n, p), targets (n,), what decides.
-
-    Predictions from `threshold` on are positive decisions of models that decide nothing themselves; None: there are no
-    decisions. `outcome` is what is right to decide, None where that is not known. Numbers of many values make groups
-    between `bins`, their quartiles. Pictures of distributions go from `low` to `high`.
-    """
+    """Rows in memory that models are judged by: attributes (n, p), targets (n,), what decides."""
 
     sensitive: DataFrame
     y: Array
-    threshold: float | None
-    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    rows: Any = None
-    """Numbers of the rows that are judged, among those that were held out."""
-    outcome: Mask | None = None
-    low: float = 0.0
+    threshold: float | None  # predictions from there on are positive decisions, of models that make none; None: none
+    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)  # quartiles, between which numbers make groups
+    rows: Any = None  # numbers of the rows that are judged, among those that were held out
+    outcome: Mask | None = None  # what is right to decide, None where that is not known
+    low: float = 0.0  # ends of the pictures of distributions
     high: float = 1.0
 
     @classmethod

@@ -246,10 +246,8 @@ def _page(models: Sequence[Position], **context: Any) -> str:
 
 
 def bars(distribution: Distribution, top: float) -> str:
-    """Return the path of a distribution in a box of 96 × 24, in which a share `top` is highest.
-
-    Areas are as the square roots of the shares, so that one large share does not hide the others.
-    """
+    """Return the path of a distribution in a box of 96 × 24, in which a share `top` is highest."""
+    # Roots, so that one large share does not hide the others.
     heights = 24 - 23 * np.sqrt(np.array(distribution.shares) / top)
     steps = 96 / len(heights) * np.arange(1, len(heights) + 1)
     path = "".join(f"V{y:.3g}H{x:.3g}" for x, y in zip(steps, heights, strict=True))

@@ -115,25 +115,20 @@ JudgedRows = ReportRows | HeldOutRows
 
 @dataclass(frozen=True, eq=False)
 class ReportProblem:
-    """What to predict, from what, and which attributes it should not depend on.
+    """What to predict, from what, and which attributes it should not depend on."""
 
-    `source`, `held_out` and `code` are for the page: where the rows come from and how those to judge by were chosen, in
-    words, and Python that loads X, y and S. `levels` of a text target are 0 and 1; `weight` is the column of row
-    weights, if any; `tested` are the numbers of the rows to judge by among all `n_rows`; `files` is the hash of files.
-    """
-
-    source: str
+    source: str  # where the rows come from, in words
     target: str
     sensitive: Sequence[str]
     train: ReportRows
     test: JudgedRows
-    held_out: str
-    levels: tuple[str, str] | None = None
-    code: str = ""
-    weight: str | None = None
-    tested: Any = None
+    held_out: str  # how the rows to judge by were chosen, in words
+    levels: tuple[str, str] | None = None  # of a text target, read as 0 and 1
+    code: str = ""  # Python that loads X, y and S
+    weight: str | None = None  # the column of row weights
+    tested: Any = None  # numbers of the rows to judge by, among all `n_rows`
     n_rows: int = 0
-    files: str = ""
+    files: str = ""  # their hash
 
     @property
     def fingerprint(self) -> str:
