@@ -59,29 +59,27 @@ def distance_products(x, y, rank, weight):
     larger y, where its sign is the other. `rank` is that of y, from 1; ties may be broken at will: their product is 0.
     """
     n = len(x)
-    tree = np.zeros((4, n + 1))
-    w_tree, x_tree, y_tree, xy_tree = tree[0], tree[1], tree[2], tree[3]
+    tree = np.zeros((n + 1, 4))  # a node in one line of the cache
     w_all, x_all, y_all, xy_all, total = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(n):
         w_low, x_low, y_low, xy_low = 0.0, 0.0, 0.0, 0.0
         at = rank[j]
         while at > 0:
-            w_low += w_tree[at]
-            x_low += x_tree[at]
-            y_low += y_tree[at]
-            xy_low += xy_tree[at]
+            w_low += tree[at, 0]
+            x_low += tree[at, 1]
+            y_low += tree[at, 2]
+            xy_low += tree[at, 3]
             at -= at & -at
         low = x[j] * y[j] * w_low - x[j] * y_low - y[j] * x_low + xy_low
         every = x[j] * y[j] * w_all - x[j] * y_all - y[j] * x_all + xy_all
         total += weight[j] * (2.0 * low - every)
-        w, wx, wy = weight[j], weight[j] * x[j], weight[j] * y[j]
-        wxy = wx * y[j]
+        w, wx, wy, wxy = weight[j], weight[j] * x[j], weight[j] * y[j], weight[j] * x[j] * y[j]
         w_all, x_all, y_all, xy_all = w_all + w, x_all + wx, y_all + wy, xy_all + wxy
         at = rank[j]
         while at <= n:
-            w_tree[at] += w
-            x_tree[at] += wx
-            y_tree[at] += wy
-            xy_tree[at] += wxy
+            tree[at, 0] += w
+            tree[at, 1] += wx
+            tree[at, 2] += wy
+            tree[at, 3] += wxy
             at += at & -at
     return total

@@ -176,7 +176,7 @@ def subjects(surveyed: SurveyedRows, sets: Sequence[AttributeSet], settings: Dep
         view = partial(_view, model, s.columns)
         pair = Pair(
             source.then(view), predictions, s.variable, survey.n_present,
-            rows.in_memory, settings.seed, sample and numeric_sample(sample, view),
+            rows.in_memory, settings.seed, numeric_sample(sample, view),
         )  # fmt: skip
         chosen.append(Subject(model, s, pair, _features_of(pair, s, settings)))
     return chosen

@@ -95,8 +95,7 @@ def fitted_encoder(part: PartSurvey, *, numeric: bool = False) -> SensitiveEncod
             content = "text" if column.kind == "categorical" else "dates"
             raise ValueError(
                 f"{part.look.name}: column {column.name!r} is {content}; expected predictions as "
-                "numbers: pass scores or probabilities, or code the classes as numbers such as 0 "
-                "and 1"
+                "numbers: pass scores or probabilities, or code the classes as numbers such as 0 and 1"
             )
     try:
         with located(part.look.name):
@@ -115,7 +114,7 @@ class Pair:
     n_rows: int  # of positive weight
     in_memory: bool
     seed: int
-    sample: Sample | None = None  # rows that the first pass over a stream has drawn
+    sample: Sample | None = None  # rows that the first pass has drawn
     kernels: tuple[Any, Any] = ("auto", "auto")  # of a and b, as `check_kernel` returns them
 
     def rows(self, size: int | None = None) -> Chunk:
@@ -207,13 +206,14 @@ def _check_rows(survey: Survey, names: tuple[str, str], least: int, *, in_memory
         )
 
 
-def numeric_rows(rows: Any, survey: Survey, change: Any) -> tuple[ChunkSource, Sample | None]:
-    """Return rows as numbers, and the sample of a stream; every pass over rows in memory finds numbers."""
+def numeric_rows(rows: Any, survey: Survey, change: Any) -> tuple[ChunkSource, Sample]:
+    """Return rows as numbers, and their sample; every pass over rows in memory finds numbers."""
     source = rows.source.then(change)
     if not rows.in_memory:
         return source, numeric_sample(survey.sample, change)
     (chunk,) = source.chunks(survey.n_rows)
-    return ArraySource(chunk.x, chunk.s, None, chunk.weight), None
+    sample = replace(survey.sample, chunk=chunk.take(survey.sample.rows))
+    return ArraySource(chunk.x, chunk.s, None, chunk.weight), sample
 
 
 def numeric_sample(sample: Sample, change: Any) -> Sample:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.special import digamma
-from scipy.stats import rankdata
 
 from scalefair import _jit
 from scalefair._hash import distinct
@@ -97,35 +96,39 @@ def distance_of(moments: Moments) -> float:
 
 def _sorted_sums(x: Array, y: Array, w: Array) -> PairSums:
     """The sums over pairs of one column each, by sorting (cf. Huo and Székely 2016)."""
-    x, y = ((v - v.mean()) / v.std() for v in (x, y))
-    order = np.argsort(x, kind="stable")
-    rank = rankdata(y[order], method="ordinal").astype(np.int64)
-    cross = 2 * float(_jit.distance_products(x[order], y[order], rank, w[order]))
+    x, y, w = _in_order(x, y, w)
+    y = (y - y.mean()) / y.std()
+    order, rank = np.argsort(y, kind="stable"), np.empty(len(y), dtype=np.int64)
+    rank[order] = np.arange(1, len(y) + 1)
+    cross = 2 * float(_jit.distance_products(x, y, rank, w))
     xx, yy = (float(2 * (w.sum() * (w @ v**2) - (w @ v) ** 2)) for v in (x, y))
-    return PairSums(cross, xx, yy, _row_sums(x, w), _row_sums(y, w), w)
+    return PairSums(cross, xx, yy, _row_sums(x, w), _row_sums(y[order], w[order])[rank - 1], w)
 
 
 def _level_sums(x: Array, levels: Array, w: Array) -> PairSums:
     """The same of numbers and categories: only pairs of different levels count, with 1."""
-    x = (x - x.mean()) / x.std()
+    x, levels, w = _in_order(x, levels, w)
     _, level = np.unique(levels, return_inverse=True)
     whole, mass = _row_sums(x, w), np.bincount(level, weights=w)
     apart = whole.copy()
     for one in range(len(mass)):
-        at = level == one
+        at = np.flatnonzero(level == one)
         apart[at] -= _row_sums(x[at], w[at])
     xx = float(2 * (w.sum() * (w @ x**2) - (w @ x) ** 2))
     others = mass.sum() - mass
     return PairSums(float(w @ apart), xx, float(mass @ others), whole, others[level], w)
 
 
+def _in_order(x: Array, *beside: Array) -> list[Array]:
+    """Return standardised numbers, ascending, and what is beside them."""
+    order = np.argsort(x, kind="stable")
+    return [(x[order] - x.mean()) / x.std(), *(values[order] for values in beside)]
+
+
 def _row_sums(x: Array, w: Array) -> Array:
-    """Σ_j w_j |x_i − x_j| of every i, from cumulative sums in the order of x."""
-    order, sums = np.argsort(x, kind="stable"), np.empty(len(x))
-    v, weight = x[order], w[order]
-    below, mass = np.cumsum(weight * v), np.cumsum(weight)
-    sums[order] = v * (2 * mass - mass[-1]) + below[-1] - 2 * below
-    return sums
+    """Σ_j w_j |x_i − x_j| of every i, from cumulative sums of ascending x."""
+    below, mass = np.cumsum(w * x), np.cumsum(w)
+    return np.asarray(x * (2 * mass - mass[-1]) + below[-1] - 2 * below)
 
 
 def _embedded(variable: Variable, rows: Array) -> Array:
@@ -290,7 +293,6 @@ def _within(space: _Points, radius: Array) -> Counts:
             upper = np.searchsorted(ordered, values + r, side="right")
             counts[rows] = upper - np.searchsorted(ordered, values - r, side="left")
         else:
-            counts[rows] = cKDTree(points).query_ball_point(
-                points, radius[rows], p=np.inf, return_length=True, workers=-1
-            )
+            tree = cKDTree(points)
+            counts[rows] = tree.query_ball_point(points, radius[rows], p=np.inf, return_length=True, workers=-1)
     return counts

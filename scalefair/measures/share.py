@@ -232,7 +232,7 @@ def _pair_mean(sums: Array, squares: Array, p: Any, rows: Any) -> Array:
 def distributions_of_rows(features: FeaturePair, moments: Moments, **options: Any) -> list[ShareDistribution]:
     """Return the sampling distributions of the share, from the moments and some of the rows."""
     pair = features.pair
-    chunk = pair.rows(ERROR_ROWS if pair.sample is None else min(ERROR_ROWS, pair.sample.size))
+    chunk = pair.rows(ERROR_ROWS)
     rows = {"phi": whitened(features.phi, chunk.x), "psi": whitened(features.psi, chunk.s)}
     return share_distributions(moments, rows, chunk.weights, outputs=rows["phi"].shape[1], **options)
 
