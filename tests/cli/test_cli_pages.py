@@ -112,8 +112,8 @@ def test_the_truth_changes_what_an_audit_prints(folder):
     decided = [succeed(*given, "--threshold", 0.5, *more) for more in ([], ["--truth", "repaid"])]
     assert plain in numbers
     assert "root mean squared error" in numbers.removeprefix(plain)
-    assert "true positives" not in decided[0]
-    assert "true positives" in decided[1]
+    assert "true positive rate" not in decided[0]
+    assert "true positive rate" in decided[1]
 
 
 def test_an_audit_of_numbers_without_groups_has_a_page_too(folder, tmp_path):

@@ -89,6 +89,7 @@ OTHERS = {
     "certificate": certificate,
     "probable": probable,
     **{f"party_{what}": partial(party, what) for what in ("maps", "moments", "candidates", "judgement")},
+    "party_answer": partial(party, "moments"),  # with ratios, which the file of moments was written before
     "path": lambda: fitted("nystroem").path(etas=[0.0, 1.0, np.inf]),
     "loss_path": loss_path,
     "encoding": lambda: TableEncoder().fit(pay().data),
