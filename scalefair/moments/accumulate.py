@@ -314,8 +314,10 @@ class Rows:
             size = self.chunk_rows or min(size, per_thread)
         start = partial(MomentAccumulator, design, folds, size, cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
-        # Of a single chunk too: BLAS would wake its threads for every block of rows.
-        with watched or nullcontext(self.source) as source, one_blas_thread():
+        # Alone, BLAS would wake its threads for every block of rows. Around several threads there must be no limit:
+        # they are counted by what the caller leaves to BLAS.
+        lone = source.n_threads == 1 or (isinstance(source, ArraySource) and source.n_rows <= size)
+        with watched or nullcontext(self.source) as source, one_blas_thread() if lone else nullcontext():
             if checkpoint is None:
                 moments: FoldMoments = source.fold(start, size)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from threading import Barrier, Thread
+from threading import Barrier, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
 
-from scalefair.data.sources import ArraySource
+from scalefair.data.sources import ArraySource, StackedSource
+from scalefair.data.sources.threads import available_threads
 from scalefair.features.design import Design
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import Folds, Moments, accumulate
+from scalefair.moments.accumulate import Rows
 from tests import naive
 from tests.errors import refused
 from tests.models import RowsBlock
@@ -370,3 +372,24 @@ def test_rows_of_one_chunk_are_divided_among_threads_and_blas_has_one(width):
     assert {rows for rows, _ in chunks} == ({700} if width == 3 else {350})
     assert all(threads == {1} for _, threads in chunks)
     assert_same(divided, moments_of(Phi, Psi, y, rows=100))
+
+
+@pytest.mark.skipif(available_threads() < 2, reason="one core, or one thread of BLAS")
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_pass_uses_every_thread_that_the_caller_leaves_it(streamed):
+    """A limit on BLAS that the pass sets itself must not count as one of the caller's."""
+    rng, seen = np.random.default_rng(0), set()
+    Phi, Psi, y = rng.normal(size=(4000, 100)), rng.normal(size=(4000, 2)), rng.normal(size=(4000, 1))
+
+    def count(chunk):
+        seen.add(get_ident())
+        return chunk
+
+    source = ArraySource(Phi, Psi, y)
+    source = StackedSource(source, ArraySource(Phi, Psi, y)) if streamed else source
+    Rows(source.then(count), design(Phi, Psi, y), chunk_rows=100).moments()
+    assert len(seen) >= min(2, available_threads())
+    alone = ArraySource(Phi, Psi, y, n_threads=1).then(count)
+    seen.clear()
+    Rows(alone, design(Phi, Psi, y), chunk_rows=100).moments()
+    assert len(seen) == 1
