@@ -36,6 +36,7 @@ ARGUMENTS = {
     "cost_model": ["--rows", "3000"],
     "decisions": ["--quick", "--data", "adult", "--only", "centring"],
     "default_alpha": ["--data", "income", "--rows", "300", "--seeds", "1", "--kinds", "linear"],
+    "engines": ["--rows", "100", "--seconds", "0"],
     "explain": ["--rows", "2000", "--features", "20"],
     "external": ["--splits", "1"],
     "frontier": ["--quick", "--only", "E"],
@@ -67,6 +68,7 @@ SMALLER = {
     "output": {"ETAS": {"E": [1.0]}, "HSIC_ROWS": 200},
     "partial": {"TEST_ROWS": 1000},
     "promises": {"NEW_ROWS": 2000},
+    "engines": {"TABLES": (("B", "crime", 5),), "ITERATIONS": 1},
     "measures": {"TEST_ROWS": 200, "permutation_error": lambda *_: 0.0},
 }
 
