@@ -20,7 +20,9 @@ from scalefair.cli._data import Reading
 from tests.errors import refused
 
 SMALL = ["--components", "20"]
-OPTIONS = ["--target", "y", "--sensitive", "s,t", *SMALL, "--unfairness", "0.1"]
+# One kernel: the model is chosen in test_cli_models and in the main job.
+FAST = [*SMALL, "--model", "kernel"]
+OPTIONS = ["--target", "y", "--sensitive", "s,t", *FAST, "--unfairness", "0.1"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def refusal(result):
 
 
 def test_the_main_job_writes_a_report_and_says_where(run, data, tmp_path):
-    result = run(data, *OPTIONS)
+    result = run(data, *OPTIONS, "--model", "auto")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     (line,) = result.stdout.splitlines()
@@ -141,10 +143,10 @@ def test_text_levels_are_mapped_and_the_report_says_so(run, table, tmp_path):
 
 def test_sensitive_columns_with_commas_and_repeats(run, table, tmp_path):
     table.rename(columns={"s": "s,t"}).drop(columns="t").to_csv(tmp_path / "c.csv", index=False)
-    result = run(str(tmp_path / "c.csv"), "--target", "y", "--sensitive", "s,t", *SMALL, "--json")
+    result = run(str(tmp_path / "c.csv"), "--target", "y", "--sensitive", "s,t", *FAST, "--json")
     assert json.loads(result.stdout)["sensitive"] == ["s,t"]
     table.to_csv(tmp_path / "r.csv", index=False)
-    repeated = ["--target", "y", "--sensitive", "s", "--sensitive", "t, s", *SMALL, "--json"]
+    repeated = ["--target", "y", "--sensitive", "s", "--sensitive", "t, s", *FAST, "--json"]
     assert json.loads(run(str(tmp_path / "r.csv"), *repeated).stdout)["sensitive"] == ["s", "t"]
 
 
@@ -152,7 +154,7 @@ def test_hostile_names_do_not_break_out(run, table, tmp_path):
     name = "<img src=x onerror=alert(1)>"
     hostile = table.rename(columns={"t": name}).replace({"s": {"f": "</style><script>"}})
     hostile.to_parquet(tmp_path / "h.parquet")
-    result = run(str(tmp_path / "h.parquet"), "--target", "y", "--sensitive", f"s,{name}")
+    result = run(str(tmp_path / "h.parquet"), "--target", "y", "--sensitive", f"s,{name}", *FAST)
     assert result.exit_code == 0, result.output
     html = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "<img" not in html

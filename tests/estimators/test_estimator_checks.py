@@ -27,10 +27,10 @@ TELLING = [  # of each kind the instance that runs most of its code
     FairKernelRidgeCV(sensitive_columns=[0]),
     FairKernelClassifier(sensitive_columns=[0]),
     FairKernelRegressor(sensitive_columns=[0]),
-    FairKernelClassifierCV(sensitive_columns=[0], n_components=30),
+    FairKernelClassifierCV(sensitive_columns=[0], n_components=20, alphas=[1e-3, 1e-2], cv=3),
     FairKernelRegressorCV(sensitive_columns=[0], n_components=30),
-    FairGPRegressor(sensitive_columns=[0]),
-    FairGPClassifier(sensitive_columns=[0], n_components=30),
+    FairGPRegressor(sensitive_columns=[0], n_components=30, max_iter=10),
+    FairGPClassifier(sensitive_columns=[0], n_components=20, max_iter=10),
 ]
 OTHERS = [
     FairRidge(eta=0),
