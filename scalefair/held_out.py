@@ -79,7 +79,8 @@ class ChanceRatio:
         w = np.where(left > LEAST_RESIDUAL, w, 0.0)
         along = partial_covariance(moments, features, space.name) @ space.basis
         R = (F - Z @ (along / ridge).T) / np.sqrt(np.maximum(left, LEAST_RESIDUAL))[:, None]
-        weighted, plain = (R.T @ (each[:, None] * R) / max(each.sum(), np.finfo(float).tiny) for each in (w * w * h, w))
+        roots = (np.sqrt(each / max(each.sum(), np.finfo(float).tiny))[:, None] * R for each in (w * w * h, w))
+        weighted, plain = (root.T @ root for root in roots)  # half the work, as both are symmetric
         return cls(weighted, plain)
 
     def of_predictors(self, coef: Array, outputs: int) -> Array:
@@ -90,13 +91,15 @@ class ChanceRatio:
 
 
 def held_out_shares(
-    moments: Moments, features: Features, coef: Array, outputs: int, ratio: ChanceRatio | None = None
-) -> HeldOut:
+    moments: Moments, features: Features, coef: Array, outputs: int, ratio: ChanceRatio | None = None, *,
+    var_f: Array | None = None,
+) -> HeldOut:  # fmt: skip
     """Return the corrected share of G predictors, coef (m, G·t), on rows that did not fit them."""
     space = FunctionSpace.of(moments)
     along = (partial_covariance(moments, features, space.name) @ space.basis).T @ coef
     squares = _by_predictor(along**2, outputs)
-    variance = _by_predictor(variance_of(moments, features, coef)[None], outputs)[0]
+    var_f = variance_of(moments, features, coef) if var_f is None else var_f
+    variance = _by_predictor(var_f.reshape(1, -1), outputs)[0]
     size = size_of_block(moments, "y")
     explained = np.stack([(1 / space.ridge(eps)) @ squares for eps in HELD_OUT_EPS])
     controlled = _by_predictor((control_factor(moments, features).T @ coef) ** 2, outputs)

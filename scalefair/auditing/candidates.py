@@ -38,7 +38,7 @@ from scalefair.solve.decisions.rule import DecisionRows, rows_of_cells
 from scalefair.solve.limit import path_etas
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, Trials
 from scalefair.solve.newton.model import Slice
-from scalefair.solve.ridge.path import Choice, Spectrum, side_by_side
+from scalefair.solve.ridge.path import Choice, Spectrum, grid
 from scalefair.solve.ridge.search import SearchResult
 from scalefair.solve.ridge.system import Solution, System
 
@@ -195,9 +195,9 @@ def judge_path(limit: float, result: SearchResult, system: System, judges: Judge
     alphas = result.alphas[[chosen]]
     path = Spectrum.of(system).at(float(alphas[0]))
     etas = path_etas(path, limit)
-    coef = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
-    coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
     size, outputs = size_of_block(system.moments, "y"), system.target.shape[1]
+    coef = grid(path.spectrum, alphas, etas, size)
+    coefs = (coef,) if split else tuple(result.fits.coefs(alphas, etas))
     judgement = judges(Candidates(coefs, outputs, size, system.moments.key))
     scores = result.fits.score(alphas, etas[::-1])
     on_path = replace(result, alphas=alphas, etas=etas[::-1], scores=scores, choice=None)

@@ -20,7 +20,8 @@ from scalefair._typing import Array, Chunk
 from scalefair._typing import Rows as RowArray
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.progress import Progress
-from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources import ArraySource, ChunkSource, FileSource
+from scalefair.data.sources.base import cut_chunk
 from scalefair.data.sources.threads import available_threads, one_blas_thread
 from scalefair.features.base import row_filler
 from scalefair.features.design import Design
@@ -32,6 +33,7 @@ from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge,
 # Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
 DIVIDED_WORK = 1e8  # rows × features² from which on two threads are faster than one
+READ_CHUNKS = 4  # that are read and encoded together: each takes a time of its own for every column
 # State of a cached row: no features yet; features; features minus the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
 
@@ -47,9 +49,9 @@ class GramSums:
     def __init__(self, width: int, rest: int, dtype: Any, *, gram: bool = True) -> None:
         self.cross, self.rest = np.zeros((width, rest)), np.zeros((rest, rest))
         self.phi = np.zeros((width, width) if gram else (0, 0))
-        self._gram, self._product = gram, np.empty((width, rest))
         # float32 rows: the products of a chunk are float32, their sum over chunks is float64.
         single = gram and np.dtype(dtype) != np.float64
+        self._gram, self._product = gram, np.empty((rest, width), dtype if single else np.float64)
         self._chunk = np.zeros_like(self.phi, dtype=dtype) if single else None
 
     def add(self, Phi: RowArray, rest: Array) -> None:
@@ -61,11 +63,8 @@ class GramSums:
         else:
             rank_k_update(self._chunk, Phi, keep=0.0)
             self.phi += self._chunk
-        if Phi.dtype == np.float64:
-            # Written into the same array each time: one that is new must be mapped page by page.
-            self.cross += np.matmul(Phi.T, rest, out=self._product)
-        else:
-            self.cross += Phi.T @ rest.astype(Phi.dtype)
+        # Written into the same array each time: one that is new must be mapped page by page.
+        self.cross += np.matmul(rest.T.astype(Phi.dtype, copy=False), Phi, out=self._product).T
         self.rest += rest.T @ rest
 
     def add_coded(self, codes: NDArray[np.int32], rest: Array) -> None:
@@ -92,9 +91,8 @@ class RowBuffer:
     def __init__(self, design: Design, rows: int, *, coded: bool = False, cache: FeatureCache | None = None) -> None:
         self._design, self._coded, self._cache = design, coded, cache
         self._phi_rows = row_filler(design.phi, design.dtype, whiten=design.whiten_rows)
-        self._psi_rows = None
-        if design.psi is not None and not design.partial:
-            self._psi_rows = row_filler(design.psi, np.float64, whiten=True)
+        psi = None if design.partial else design.psi
+        self._psi_rows = None if psi is None else row_filler(psi, np.float64, whiten=True)
         self.blocks = design.blocks
         self.width, total = self.blocks["phi"], sum(self.blocks.values())
         self._phi = np.empty((0 if coded else rows, self.width), design.dtype)
@@ -166,7 +164,7 @@ class MomentAccumulator:
         self, design: Design, folds: Folds, rows: int, cache: FeatureCache | None = None, *, gram: bool = True
     ) -> None:
         self._folds, self._design, phi = folds, design, design.phi
-        n_sums = folds.count * (len(KINDS) if design.partial else 1)
+        self._rows, n_sums = rows, folds.count * (len(KINDS) if design.partial else 1)
         # φ(x) is 1 in the columns that they name, 0 in all others.
         self._codes = phi.codes if gram and isinstance(phi, LeafMap) else None
         self._moments = Moments if gram else CrossMoments
@@ -176,9 +174,11 @@ class MomentAccumulator:
         self._n_rows, self._squares = [0] * n_sums, [0.0] * n_sums
 
     def add(self, chunk: Chunk) -> None:
-        """Add the rows of one chunk."""
-        if chunk.n_rows == 0:
-            return
+        """Add the rows of one chunk, as many at a time as the buffer holds."""
+        for start in range(0, chunk.n_rows, self._rows):
+            self._add_rows(cut_chunk(chunk, start, min(start + self._rows, chunk.n_rows)))
+
+    def _add_rows(self, chunk: Chunk) -> None:
         ends, order = np.array([0, chunk.n_rows]), None
         if self._design.partial or self._folds.of is not None:
             chunk, ends, order = self._sorted(chunk)
@@ -307,12 +307,9 @@ class Rows:
         self, folds: Folds = ALL_ROWS, *, checkpoint: Any = None, cache: FeatureCache | None = None
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass; `checkpoint` is one, or a path."""
-        design, source, size = self.design, self.source, self.chunk_rows or self.design.chunk_rows()
-        if isinstance(source, ArraySource) and source.n_rows * design.blocks["phi"] ** 2 >= DIVIDED_WORK:
-            # One chunk for each thread, also where all rows would be one.
-            per_thread = -(-source.n_rows // (source.n_threads or available_threads()))
-            size = self.chunk_rows or min(size, per_thread)
-        start = partial(MomentAccumulator, design, folds, size, cache)
+        design, source, rows = self.design, self.source, self.chunk_rows or self.design.chunk_rows()
+        size = self._read_rows(rows)
+        start = partial(MomentAccumulator, design, folds, min(rows, size), cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
         # Alone, BLAS would wake its threads for every block of rows. Around several threads there must be no limit:
         # they are counted by what the caller leaves to BLAS.
@@ -321,9 +318,18 @@ class Rows:
             if checkpoint is None:
                 moments: FoldMoments = source.fold(start, size)
             else:
-                is_path = not isinstance(checkpoint, Checkpoint)
-                saved = Checkpoint(Path(checkpoint)) if is_path else checkpoint
+                saved = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(Path(checkpoint))
                 moments = _with_checkpoints(source, start, size, folds, saved)
         if not design.whiten_rows and design.phi.linear_ is not None:
             moments = FoldMoments(part.transform(phi=design.phi.linear_) for part in moments)
         return by_knowledge(moments) if design.partial else moments
+
+    def _read_rows(self, rows: int) -> int:
+        """Return the rows of a chunk that are read and encoded at once, of which `rows` have features at a time."""
+        source, width = self.source, self.design.blocks["phi"]
+        count = source.n_rows if isinstance(source, ArraySource | FileSource) else None
+        if self.chunk_rows or count is None or (count <= rows and count * width**2 < DIVIDED_WORK):
+            return rows
+        # As many chunks for each thread, also where all rows would be one.
+        per_thread = -(-count // (source.n_threads or available_threads()))
+        return -(-per_thread // -(-per_thread // (READ_CHUNKS * rows)))

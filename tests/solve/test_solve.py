@@ -15,7 +15,7 @@ from scalefair.moments import Moments
 from scalefair.penalties import PENALTIES
 from scalefair.solve.ridge.direct import ridge_fit, solve_primal
 from scalefair.solve.ridge.path import Spectrum, grid
-from scalefair.solve.ridge.system import System, gain
+from scalefair.solve.ridge.system import System, gain, rescale
 from tests import naive
 from tests.errors import refused
 from tests.naive import close, features, weights
@@ -199,11 +199,13 @@ def test_path_is_one_primal_after_another(penalty, fit_intercept, ridge):
     Phi, Psi, y = features(outputs=2)
     options = {"penalty": penalty, "fit_intercept": fit_intercept, "ridge": ridge}
     system = system_of(Phi, Psi, y, **options)
-    coef = grid(Spectrum.of(system), ALPHAS, ETAS)
-    assert coef.shape == (4, 7, 7, 2)
+    coef = grid(Spectrum.of(system), ALPHAS, ETAS).reshape(7, 4, 7, 2)
+    scaled = grid(Spectrum.of(system), ALPHAS, ETAS, size=0.0).reshape(7, 4, 7, 2)
     for i, alpha in enumerate(ALPHAS):
         for j, eta in enumerate(ETAS):
-            close(coef[i, j], solve_primal(system, alpha, eta)[0], 1e-9)
+            expected = solve_primal(system, alpha, eta)[0]
+            close(coef[:, i, j], expected, 1e-9)
+            close(scaled[:, i, j], rescale(system, expected) if eta > 0 else expected, 1e-9)
 
 
 @pytest.mark.parametrize("ridge", [None, BLOCK_RIDGE])

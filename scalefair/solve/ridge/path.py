@@ -25,7 +25,7 @@ from scalefair.data.sources.threads import SMALL, run_each
 from scalefair.moments import Moments
 from scalefair.moments.partial import Calibration
 from scalefair.solve.limit import Quadratic, path_shares
-from scalefair.solve.ridge.system import Directions, System, gain, largest_strength, rescale
+from scalefair.solve.ridge.system import Directions, System, best_scale, gain, largest_strength
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,7 @@ class Spectrum:
         values, vectors = positive_eigh(scale[:, None] * system.gram * scale)
         basis = scale[:, None] * vectors
         factor = basis.T @ system.factor
-        same = system.share_factor is system.factor
-        share_factor = factor if same else basis.T @ system.share_factor
+        share_factor = factor if system.share_factor is system.factor else basis.T @ system.share_factor
         # Without intercept the Gram matrix is not centred, but the variance of f is; and the share
         # is measured on rows with s.
         deviation = np.sqrt(values)
@@ -150,18 +149,14 @@ class AlphaSlice:
         return Quadratic(hessian, spectrum.target, spectrum.share_factor, spectrum.covariance)
 
 
-def grid(spectrum: Spectrum, alphas: Array, etas: Array) -> Array:
-    """β for every α and η, shape (A, E, m, t)."""
-    return np.stack([spectrum.at(alpha).coef(etas) for alpha in alphas])
-
-
-def side_by_side(system: System, coef: Array, etas: Array, *, rescaled: bool) -> Array:
-    """β of shape (A, E, m, t) as columns, (m, A·E·t); of the best scale if `rescaled`."""
-    if rescaled:
+def grid(spectrum: Spectrum, alphas: Array, etas: Array, size: float | None = None) -> Array:
+    """β for every α and η, side by side: (m, A·E·t); of the best scale where the `size` of y is given."""
+    at = np.stack([spectrum.at(alpha).coordinates(etas) for alpha in alphas])
+    if size is not None:
+        scale = best_scale(at, spectrum.values[:, None] * at, spectrum.target, size)
         # Without penalty the limit is not active, and the ridge fit stays as it is.
-        coef = np.where((etas > 0)[:, None, None], rescale(system, coef), coef)
-    m, t = coef.shape[2:]
-    return np.moveaxis(coef.reshape(-1, m, t), 0, 1).reshape(m, -1)
+        at *= np.where(etas > 0, scale, 1.0)[..., None, None]
+    return np.asarray(spectrum.basis @ np.moveaxis(at, 2, 0).reshape(at.shape[2], -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +253,7 @@ class FoldFits:
 
     def _each(self, work: Callable[[int], Any]) -> list[Any]:
         """Return work(k) of each fold k: side by side where matrices are small."""
-        small = len(self._folds[0].shift) <= SMALL
-        return run_each(work, len(self._folds), None if small else 1)
+        return run_each(work, len(self._folds), None if len(self._folds[0].shift) <= SMALL else 1)
 
     def score(self, alphas: Array, etas: Array) -> GridScores:
         """Fit on the other folds, score on the one left out, for the whole grid."""
@@ -272,7 +266,8 @@ class FoldFits:
             if penalties.attribute(fold) is None:
                 return errors, None
             how = system.features, B, t, self._ratio(k)
-            judges = [held_out.held_out_shares(on, *how) for on in fold.judges]
+            known = variance if scored is fold.judged else None
+            judges = [held_out.held_out_shares(on, *how, var_f=known) for on in fold.judges]
             return errors, held_out.HeldOut.joined(judges)
 
         errors, shares = zip(*self._each(score), strict=True)
@@ -286,16 +281,15 @@ class FoldFits:
         return self._each(lambda k: self._coef(k, alphas, etas))
 
     def _coef(self, k: int, alphas: Array, etas: Array) -> Array:
-        coef = grid(self._spectra[k], alphas, etas)
-        return side_by_side(self._systems[k], coef, etas, rescaled=self._rescaled)
+        size = penalties.size_of_block(self._systems[k].moments, "y") if self._rescaled else None
+        return grid(self._spectra[k], alphas, etas, size)
 
     def constant_errors(self) -> Array:
         """Held-out error of the best constant of the other folds, shape (K,)."""
         errors = []
         for fold, system in zip(self._folds, self._systems, strict=True):
             none = np.zeros((len(system.gram), system.target.shape[1]))
-            variance = np.zeros((1, none.shape[1]))
-            errors.append(squared_errors(system, none, variance, fold).mean())
+            errors.append(squared_errors(system, none, none[:1], fold).mean())
         return np.array(errors)
 
 

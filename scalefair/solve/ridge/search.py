@@ -113,9 +113,7 @@ def _search_calibrations(
 
     tried = [at(calibration, np.array([best.alpha])) for calibration in CALIBRATIONS]
     winner = min(tried, key=lambda result: result.mse)
-    if winner.mse >= best.mse:
-        return best
-    return at(winner.calibration, best.alphas)
+    return best if winner.mse >= best.mse else at(winner.calibration, best.alphas)
 
 
 def _chosen(result: SearchResult, unfairness: float | None, *, refine: bool = True) -> SearchResult:
@@ -198,8 +196,7 @@ def warn_of_constant(scores: GridScores, etas: Array, unfairness: float) -> None
 
 def training_columns(system: System, alphas: Array, etas: Array) -> dict[str, Array]:
     """Error and dependence on the training rows, for each point of the grid."""
-    coef = path.grid(Spectrum.of(system), alphas, etas)
-    B, t = path.side_by_side(system, coef, etas, rescaled=False), coef.shape[3]
+    B, t = path.grid(Spectrum.of(system), alphas, etas), system.target.shape[1]
     moments = system.moments
     variance = penalties.variance_of(moments, system.features, B).reshape(-1, t)
     errors = path.squared_errors(system, B, variance, moments)
