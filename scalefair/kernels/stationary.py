@@ -344,32 +344,21 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
         raise ValueError("X has NaN or infinite values in rows of positive weight; leave them out")
     # Roots keep the order: those of the two in the middle are enough.
     distances: Array = pdist(rows, "cityblock" if metric == "l1" else "sqeuclidean")
-    apart = distances > 0
-    if not apart.any():
+    apart = None if distances.min(initial=np.inf) > 0 else distances > 0
+    distances = distances if apart is None else distances[apart]
+    if not distances.size:
         raise ValueError(
             "all rows of X with positive weight are equal, so no length scale can be found; "
             "give length_scale as a number, or pass rows that differ"
         )
     if weights.min() == weights.max():  # ten times as fast without a sort
-        middle = _middle(distances if apart.all() else distances[apart])
+        distances.partition(half := len(distances) // 2)
+        below = distances[:half].max() if len(distances) % 2 == 0 else distances[half]
+        middle = np.array([below, distances[half]])
     else:
         products = np.concatenate([w * weights[i:] for i, w in enumerate(weights, 1)])
-        middle = weighted_middle(distances[apart], products[apart])
+        middle = weighted_middle(distances, products if apart is None else products[apart])
     return float(np.mean(middle if metric == "l1" else np.sqrt(middle)))
-
-
-def _middle(values: Array) -> Array:
-    """Return the two values that `numpy.median` averages, found among those near a sample's."""
-    middle = np.array([(len(values) - 1) // 2, len(values) // 2])
-    sample = np.sort(values[:: max(1, len(values) // 4096)])
-    half, width = len(sample) // 2, len(sample) // 25  # five standard errors of the sample's median
-    near = values >= sample[half - width]
-    at = middle - (len(values) - np.count_nonzero(near))
-    near &= values <= sample[half + width]
-    chosen = values[near]
-    if at[0] >= 0 and at[1] < len(chosen):
-        return np.asarray(np.partition(chosen, at)[at])
-    return np.asarray(np.partition(values, middle)[middle])
 
 
 def weighted_middle(values: Array, weights: Array) -> Array:

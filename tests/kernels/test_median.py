@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from scalefair.kernels import median_length_scale as median
-from scalefair.kernels.stationary import _middle
 
 RNG = np.random.default_rng(0)
 
@@ -52,17 +51,7 @@ def test_median_length_scale_ignores_order_weight_zero_and_distance_zero():
     assert median([[0.0]] * 50 + [[3.0]]) == 3.0
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        RNG.normal(size=200_001),
-        np.sort(RNG.exponential(size=200_000)),
-        np.r_[np.zeros(100_000), RNG.normal(size=100_001)],
-        # Every value of the sample is 0, so that its quantiles are not near the median.
-        np.where(np.arange(100_000) % 24 == 0, 0.0, RNG.normal(5, 1, 100_000)),
-        np.ones(50_000),
-        np.arange(3.0),
-    ],
-)
-def test_the_quick_median_is_the_median(values):
-    assert np.mean(_middle(values)) == pytest.approx(np.median(values), rel=1e-14)
+@pytest.mark.parametrize("values", [RNG.normal(size=60), RNG.integers(0, 3, 60), np.arange(9) == 8])
+def test_distances_that_are_equal_or_zero(values):
+    for rows in (values[:, None].astype(float), values[1:, None].astype(float)):
+        assert median(rows) == pytest.approx(naive_median(rows, np.ones(len(rows), int), 2), rel=1e-14)
