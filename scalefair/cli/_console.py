@@ -1,4 +1,4 @@
-"""Console output: progress and errors on stderr, the result on stdout."""
+"""Console output: progress and errors on stderr, the result on stdout; types of options."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import count
+from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, NoReturn
 
@@ -57,6 +58,7 @@ class Console:
         self._start = time.perf_counter()
         self._shown = not quiet and sys.stderr.isatty()
         self._step, self._lock = "", Lock()
+        self._notes: set[str] = set()
         self._bar: Any = None
 
     @property
@@ -95,8 +97,9 @@ class Console:
             click.echo(words)
 
     def note(self, message: str) -> None:
-        """Print one line that is not an error."""
-        if not self.quiet:
+        """Print one line that is not an error, once."""
+        if not self.quiet and message not in self._notes:
+            self._notes.add(message)
             self._clear()
             click.echo(f"scalefair: note: {' '.join(message.split())}", err=True)
 
@@ -283,3 +286,54 @@ class WrittenFile(click.Path):
         except OSError:
             pass  # click says what is wrong
         return super().convert(value, param, ctx)
+
+
+class OutPath(click.Path):
+    """A file or folder that can be written; checked before the work, not after."""
+
+    def __init__(self, *, folder: bool = False, beside: tuple[str, ...] = ()) -> None:
+        super().__init__(file_okay=not folder, dir_okay=folder, readable=False, allow_dash=not folder, path_type=Path)
+        self.name, self.beside = "directory" if folder else "path", beside
+
+    def overwritten(self, out: Path) -> list[Path]:
+        """Return the files that exist and would be replaced; `beside` are endings of others with the same name."""
+        beside = [out.with_suffix(ending) for ending in self.beside if self.file_okay]
+        beside += [out / name for name in self.beside if not self.file_okay]
+        return [path for path in (out, *beside) if path.is_file()]
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path, or fail with the reason."""
+        out: Any = super().convert(value, param, ctx)
+        if str(out) == "-":
+            return out
+        if self.file_okay and out.suffix in self.beside:
+            self.fail(f"{out} is the name of a file that is written beside it; give one in .html", param, ctx)
+        if self.file_okay and out.exists() and not out.is_file():
+            self.fail(f"{out} is not a regular file and is not replaced; give another", param, ctx)
+        parents = out.absolute().parents
+        nearest = next(path for path in (out.absolute(), *parents) if path.is_dir())
+        if self.file_okay and nearest != parents[0]:
+            self.fail(f"{out}: there is no folder {parents[0]}; make it first", param, ctx)
+        if any(path.exists() and not path.is_dir() for path in parents):
+            self.fail(f"{out} would be below a file; give another folder", param, ctx)
+        if not os.access(nearest, os.W_OK):
+            self.fail(f"{out}: no permission to write to {nearest}; give another folder", param, ctx)
+        return out
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
+    """A number from 0 to `largest`, or a percentage: 0.05 or 5%."""
+
+    name = "share"
+
+    def __init__(self, largest: float = 1.0) -> None:
+        self.largest = largest
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number."""
+        text = str(value)
+        number: float = click.FLOAT(text.removesuffix("%"), param, ctx)
+        number = number / 100 if text.endswith("%") else number
+        if not 0 <= number <= self.largest:
+            self.fail(f"{text} is not between 0 and {self.largest:g}; give 0.05 or 5%", param, ctx)
+        return number

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce, wraps
+from glob import glob
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from scalefair.cli._console import Console, WrittenFile, noting_warnings
+from scalefair.cli._console import Console, OutPath, Share, WrittenFile, noting_warnings
+from scalefair.errors import InputError, located, resolve_columns
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -94,14 +97,16 @@ class Data:
         column = self.table[[name]]
         return str((column_kinds(column) if self.is_built_in else column.kinds)[name])
 
-    def codes(self, argument: str, name: str, positive: str | None) -> Any:
+    def codes(self, argument: str, name: str, positive: str | None, remedy: str) -> Any:
         """Return text as 0 and 1; `positive`, by default the second of two levels, is 1. None for other columns."""
         import numpy as np
 
         from scalefair.data import frames
-        from scalefair.errors import InputError
 
         if self.kind(name) != "categorical":
+            if positive is not None:
+                what = f"--positive {positive}: column {name!r} is {self.kind(name)}, not text, so 1 is positive"
+                raise InputError(what, "leave it out", column=name, where="--positive")
             return None
         parts: list[Any] = []
         levels: dict[str, int] = {}
@@ -117,11 +122,8 @@ class Data:
         positive = known[1] if positive is None and len(known) == 2 else positive
         if positive not in levels:
             shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-            raise InputError(
-                f"{argument}: column {name!r} has the levels {shown}",
-                "name the one that counts as positive with --positive",
-                column=name,
-            )
+            unknown = "" if positive is None else f"--positive {positive} is none of them; "
+            raise InputError(f"{argument}: column {name!r} has the levels {shown}", unknown + remedy, column=name)
         return (np.concatenate(parts) == levels[positive]).astype(np.int8)
 
     def useless(self, names: Sequence[str]) -> dict[str, str]:
@@ -148,7 +150,6 @@ class Data:
         import numpy as np
 
         from scalefair.data import frames
-        from scalefair.errors import InputError
 
         kind = self.kind(target)
         if kind in ("categorical", "boolean"):
@@ -171,12 +172,20 @@ class Data:
 
 def find_columns(argument: str, names: Sequence[str], available: Sequence[str]) -> list[str]:
     """Return the columns that an option names; ValueError for those that do not exist."""
-    from scalefair.errors import located, resolve_columns
-
     columns = list(dict.fromkeys(split_names(names, available)))
     with located(argument):
         resolve_columns(columns, available, len(available))
     return columns
+
+
+def check_distinct(**roles: Sequence[str | None]) -> None:
+    """Raise InputError if a column has two of these roles, such as target="pay" and weight="pay"."""
+    first: dict[str, str] = {}
+    for role, names in roles.items():
+        for name in filter(None, names):
+            if first.setdefault(name, role) != role:
+                what = f"--{role}: column {name!r} is also given as --{first[name]}"
+                raise InputError(what, "give another", column=name, where=f"--{role}")
 
 
 def split_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
@@ -281,55 +290,12 @@ def column_option(name: str, text: str, metavar: str = "NAME", **options: Any) -
     return click.option(name, help=text, **options)
 
 
-class OutPath(click.Path):
-    """A file or folder that can be written; checked before the work, not after."""
-
-    def __init__(self, *, folder: bool = False) -> None:
-        super().__init__(file_okay=not folder, dir_okay=folder, readable=False, allow_dash=not folder, path_type=Path)
-        self.name = "directory" if folder else "path"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the path, or fail with the reason."""
-        out: Any = super().convert(value, param, ctx)
-        if str(out) == "-":
-            return out
-        if self.file_okay and out.exists() and not out.is_file():
-            self.fail(f"{out} is not a regular file and is not replaced; give another", param, ctx)
-        parents = out.absolute().parents
-        nearest = next(path for path in (out.absolute(), *parents) if path.is_dir())
-        if self.file_okay and nearest != parents[0]:
-            self.fail(f"{out}: there is no folder {parents[0]}; make it first", param, ctx)
-        if any(path.exists() and not path.is_dir() for path in parents):
-            self.fail(f"{out} would be below a file; give another folder", param, ctx)
-        if not os.access(nearest, os.W_OK):
-            self.fail(f"{out}: no permission to write to {nearest}; give another folder", param, ctx)
-        return out
-
-
 target_option = column_option("--target", "Column to predict: numbers, or classes.")
 sensitive_option = columns_option(
     "--sensitive", "Columns that predictions should not depend on: a,b or given repeatedly."
 )
 drop_option = columns_option("--drop", "Columns to leave out.")
 weight_option = column_option("--weight", "Column of row weights: 2 counts as the row twice.")
-
-
-class Share(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
-    """A number from 0 to `largest`, or a percentage: 0.05 or 5%."""
-
-    name = "share"
-
-    def __init__(self, largest: float = 1.0) -> None:
-        self.largest = largest
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the number."""
-        text = str(value)
-        number: float = click.FLOAT(text.removesuffix("%"), param, ctx)
-        number = number / 100 if text.endswith("%") else number
-        if not 0 <= number <= self.largest:
-            self.fail(f"{text} is not between 0 and {self.largest:g}; give 0.05 or 5%", param, ctx)
-        return number
 
 
 unfairness_option = partial(click.option, "--unfairness", type=Share())
@@ -357,6 +323,27 @@ def in_help_order(*options: Decorator) -> Decorator:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
+def refuse_given(names: Container[str], reason: str) -> None:
+    """Raise UsageError if the command line gives one of these options, which would have no effect."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        is_given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if option.name in names and is_given:
+            raise click.UsageError(f"{option.opts[0]} has no effect {reason}; leave it out")
+
+
+def _keep_data(data: str) -> None:
+    """Raise UsageError if the command would write over a file of DATA."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        out = context.params.get(option.name or "")
+        replaced = option.type.overwritten(out) if isinstance(option.type, OutPath) and out else []
+        read = [*glob(data), *glob(f"{data}/**", recursive=True)] if replaced else []
+        for path in replaced:
+            if os.path.realpath(path) in map(os.path.realpath, read):
+                raise click.UsageError(f"{option.opts[0]} {out}: {path} is DATA and would be lost; give another name")
+
+
 def reading_options(command: Command) -> Command:
     """Add DATA and the options about how it is read; the command gets them as `reading`."""
 
@@ -375,6 +362,8 @@ def reading_options(command: Command) -> Command:
     @wraps(command)
     def run(**options: Any) -> Any:
         own = {field.name: options.pop(field.name) for field in fields(Reading)}
+        if own["data"] is not None:
+            _keep_data(own["data"])
         return command(reading=Reading(**own), **options)
 
     return run
@@ -392,6 +381,7 @@ def printing_options(command: Command) -> Command:
     def run(*, as_json: bool, quiet: bool, **options: Any) -> Any:
         console = Console(as_json=as_json, quiet=quiet)
         console("loading")
-        return command(console=console, **options)
+        with noting_warnings(console):
+            return command(console=console, **options)
 
     return run

@@ -64,7 +64,7 @@ class ModelOptions:
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> ModelOptions:
         """Take them out of all options; a frontier has no weight and no ridge."""
-        taken = cls(**{field.name: options.pop(field.name, None) for field in fields(cls)})
+        taken = cls(**{name: options.pop(name, None) for name in MODEL_OPTIONS})
         if taken.unfairness is not None and taken.eta is not None:
             raise click.UsageError("--unfairness and --eta are both given; give a limit or a weight, not both")
         if taken.alpha is not None and taken.model in ("trees", "gp"):
@@ -129,3 +129,6 @@ class ModelOptions:
 
         options = self.options(columns) | self.limit | {"length_scale": "standardized"}
         return (FairGPClassifier if classes else FairGPRegressor)(**options)
+
+
+MODEL_OPTIONS = tuple(field.name for field in fields(ModelOptions))

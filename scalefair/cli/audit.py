@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from scalefair.cli import _data
-from scalefair.cli._console import NOT_CERTIFIED, Console, noting_warnings
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, OutPath, Reading
+from scalefair.cli._console import NOT_CERTIFIED, Console, OutPath, Share, noting_warnings
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
 from scalefair.cli.fit import without_useless
 from scalefair.cli.frontier import page_options, provenance
 from scalefair.cli.predict import check_inputs, text_columns
@@ -43,7 +43,9 @@ ERROR_GAPS = (
 )
 @_data.seed_option
 @click.option("--table", "full", is_flag=True, help="Print every measure, not only the summary.")
-@click.option("--html", type=OutPath(), help="Write a page; every number also as csv and JSON beside it.")
+@click.option(
+    "--html", type=OutPath(beside=(".csv", ".json")), help="Write a page; every number also as csv and JSON beside it."
+)
 @page_options
 @_data.reading_options
 @_data.printing_options
@@ -59,6 +61,8 @@ def audit_command(*, reading: Reading, console: Console, **options: Any) -> None
     scalefair audit hired.csv --prediction score --sensitive sex,race --html audit.html
     """
     options["origin"] = provenance(options)
+    if options["truth"] is None:
+        _data.refuse_given("positive", "without --truth")
     with reading.open(console) as table:
         given = table
         if table.is_built_in:
@@ -78,8 +82,11 @@ def _audit(
     models = table.find("--prediction", prediction or ("prediction",))
     attributes = table.find_sensitive(sensitive)
     y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
+    _data.check_distinct(prediction=models, sensitive=attributes, weight=[w])
+    _data.check_distinct(truth=[y], sensitive=attributes, weight=[w])
     _check_not_text(table, models)
-    labels = None if y is None else table.codes("--truth", y, positive)
+    remedy = "name the one that counts as 1 with --positive"
+    labels = None if y is None else table.codes("--truth", y, positive, remedy)
     from scalefair import audit
 
     console("judging")
@@ -203,10 +210,10 @@ def _explain_saved(
     path: Path, reading: Reading, console: Console, *,
     sensitive: tuple[str, ...], drop: tuple[str, ...], weight: str | None,
 ) -> None:  # fmt: skip
-    from scalefair import explain_share, load
-
     if sensitive or drop:
         raise click.UsageError("--sensitive and --drop are for DATA alone: a MODEL knows its own")
+    from scalefair import explain_share, load
+
     model = load(path)
     if reading.data is None:
         try:
@@ -257,7 +264,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.argument("model", type=_data.WRITTEN_FILE)
 @_data.sensitive_option
 @_data.unfairness_option(
-    type=_data.Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in units of predictions."
+    type=Share(float("inf")), default=0.05, show_default=True, help="The limit; of means in units of predictions."
 )
 @_data.confidence_option(default=0.95, help="Probability that a model beyond the limit is refused.")
 @_data.choice_option(
@@ -270,7 +277,7 @@ def _print(console: Console, table: Any, record: dict[str, Any]) -> None:
 @click.option("--threshold", type=float, help="Predictions of at least this number are positive decisions.")
 @_data.weight_option
 @_data.seed_option
-@click.option("--out", type=click.Path(path_type=Path), help="Write the certificate, as JSON.")
+@_data.out_option(help="Write the certificate, as JSON.")
 @_data.reading_options
 @_data.printing_options
 def certify_command(model: Path, out: Path | None, reading: Reading, console: Console, **options: Any) -> None:
@@ -284,8 +291,13 @@ def certify_command(model: Path, out: Path | None, reading: Reading, console: Co
     scalefair certify pay.scalefair new.csv --sensitive sex --limit-on means --unfairness 200
     scalefair certify hired.scalefair new.csv --sensitive sex --limit-on odds --truth hired
     """
+    if (options["limit_on"] == "odds") != (options["truth"] is not None):
+        raise click.UsageError("--truth and --limit-on odds need each other")
     with reading.open(console, "test") as given:
+        for name in ("sensitive", "control"):
+            given.find(f"--{name}", options[name])
         from scalefair import NotCertifiedError, load
+        from scalefair._files import write_atomically
 
         fitted = load(model)
         try:
@@ -296,7 +308,7 @@ def certify_command(model: Path, out: Path | None, reading: Reading, console: Co
             console.result({"certified": False, **known, "rows_needed": rows}, str(error))
             click.get_current_context().exit(NOT_CERTIFIED)
     if out is not None:
-        out.write_text(certificate.to_json() + "\n", encoding="utf-8")
+        write_atomically(out, (certificate.to_json() + "\n").encode())
     console.result({"certified": True, **asdict(certificate)}, f"certified: {certificate}")
 
 
@@ -313,12 +325,15 @@ def _certified(
         sensitive = ADULT_SENSITIVE
     stored = vars(model).get("columns_", {}).get("sensitive", ())
     attributes = table.find_sensitive(sensitive or stored)
-    if (options["limit_on"] == "odds") != (truth is not None):
-        raise click.UsageError("--truth and --limit-on odds need each other")
-    y, w = table.find_one("--truth", truth), table.find_one("--weight", weight)
-    labels = None if y is None else table.codes("--truth", y, None)
+    y, w, others = (
+        table.find_one("--truth", truth),
+        table.find_one("--weight", weight),
+        table.find("--control", control),
+    )
+    _data.check_distinct(sensitive=attributes, truth=[y], weight=[w])
+    _data.check_distinct(sensitive=attributes, control=others, weight=[w])
+    labels = None if y is None else table.codes("--truth", y, None, "give a column of two levels")
     console("judging")
-    others = table.find("--control", control)
     rows = table.take(X=inputs, sensitive_features=attributes, y_true=y, control_features=others, sample_weight=w)
     rows |= {} if labels is None else {"y_true": labels}
     with noting_warnings(console):

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalefair.cli import _data
-from scalefair.cli._console import Console, FitProgress, noting_warnings
-from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, OutPath, Reading
-from scalefair.cli._model import TREES, ModelOptions, kind_option, limit_options, shape_options
+from scalefair.cli._console import Console, FitProgress, OutPath, noting_warnings
+from scalefair.cli._data import ADULT_SENSITIVE, ADULT_TARGET, Data, Reading
+from scalefair.cli._model import MODEL_OPTIONS, TREES, ModelOptions, kind_option, limit_options, shape_options
 
 if TYPE_CHECKING:
     from scalefair.estimators.path import ModelChoice
+
+
+ROW_OPTIONS = ("target", "sensitive", "kind", "weight", "drop")
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,8 @@ def find_roles(data: Data, options: dict[str, Any], hide: bool, *, alone: bool =
     (target,) = data.find("--target", [target])
     weight = data.find_one("--weight", options["weight"])
     attributes, dropped = data.find("--sensitive", sensitive), data.find("--drop", options["drop"])
-    for argument, names in (("--sensitive", attributes), ("--drop", dropped)):
-        taken = {target, weight} & set(names)
-        if taken:
-            raise ValueError(f"{argument}: column {taken.pop()!r} is the target or the weight")
+    _data.check_distinct(target=[target], weight=[weight], sensitive=attributes)
+    _data.check_distinct(target=[target], weight=[weight], drop=dropped)
     gone = {target, weight, *dropped, *(attributes if hide else ())}
     inputs = [name for name in data.columns if name not in gone]
     if not inputs:
@@ -164,6 +165,8 @@ def fit(*, out: Path, reading: Reading, console: Console, **options: Any) -> Non
     if (party is None and any(files.values())) or (moments is None and party):
         raise click.UsageError("--shares and --candidates go with --cross, and that with --from-moments and --like")
     if moments is not None:
+        used = {"unfairness", "eta", "alpha"} if party is None else {"target"}
+        _data.refuse_given({*ROW_OPTIONS, *MODEL_OPTIONS} - used, "with --from-moments")
         files |= {"from-moments": moments, "cross": party}
         _fit_moments(files, like, out, console, target=options["target"], settings=settings)
         return

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalefair.cli import _data
-from scalefair.cli._console import Console, FitProgress
-from scalefair.cli._data import Data, OutPath, Reading, split_names
+from scalefair.cli._console import Console, FitProgress, OutPath
+from scalefair.cli._data import Data, Reading, split_names
 from scalefair.cli._model import ModelOptions, kind_option, shape_options
 from scalefair.cli.fit import Roles, find_roles, without_useless
 
@@ -54,7 +54,7 @@ def provenance(options: dict[str, Any]) -> dict[str, str]:
 @page_options
 @click.option(
     "--out",
-    type=OutPath(folder=True),
+    type=OutPath(folder=True, beside=("report.csv", "frontier.csv")),
     default="scalefair-report",
     show_default=True,
     help="Folder for report.html, its numbers as csv and JSON, and model.scalefair.",

@@ -10,9 +10,9 @@ import click
 
 from scalefair._typing import WithPath
 from scalefair.cli import _data
-from scalefair.cli._console import Console, noting_warnings
-from scalefair.cli._data import Data, OutPath, Reading
-from scalefair.cli._model import ModelOptions, limit_options, shape_options
+from scalefair.cli._console import Console, OutPath, noting_warnings
+from scalefair.cli._data import Data, Reading
+from scalefair.cli._model import MODEL_OPTIONS, ModelOptions, limit_options, shape_options
 from scalefair.cli.fit import Roles, find_roles, fit_model, words, write_model
 from scalefair.cli.predict import text_columns
 
@@ -56,6 +56,8 @@ def moments(
     settings = ModelOptions.taken_from(options)
     if judge is not None and not (cross and like is not None):
         raise click.UsageError("--judge goes with --cross and --like")
+    if like is not None:
+        _data.refuse_given({*MODEL_OPTIONS, "drop", *(["target"] if cross else [])}, "with --like, whose model says it")
     if cross:
         from scalefair.cli import parties
 

@@ -93,13 +93,14 @@ def predict(
     elif console.as_json:
         raise click.UsageError("--out - writes the predictions to stdout; leave out --json")
     with reading.open(console, "test") as given:
+        every = list(keep) == ["all"] and "all" not in given.columns
+        carried = given.columns if every else given.find("--keep", keep)
         from scalefair import load
 
         fitted = load(model)
         table = reading.typed(given, text_columns(fitted))
         check_inputs(table, fitted)
-        every = list(keep) == ["all"] and "all" not in table.columns
-        predictor = TablePredictor(fitted, table.columns if every else table.find("--keep", keep))
+        predictor = TablePredictor(fitted, carried)
         console("predicting")
         parts = with_progress(tables(predictor, table), table.n_rows, console)
         parts = map(without_formulas, parts) if escape_formulas else parts

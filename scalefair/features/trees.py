@@ -151,6 +151,10 @@ class Trees(BaseEstimator):
         chosen: dict[str, Any] = SETTINGS | {"random_state": self.random_state}
         chosen["categorical_features"] = [known is not None for known in levels]
         chosen["min_samples_leaf"] = max(1, min(20, len(y) // 20))
+        if self.loss == "squared_error":  # the least gain that goes on is in the units of y²
+            chosen["tol"] = 1e-7 * (np.var(y) or 1.0)
+        if sample_weight is not None:  # `l2_regularization` counts rows
+            sample_weight = sample_weight / np.mean(sample_weight[sample_weight > 0])
         if self.loss == "log_loss" and np.unique(y, return_counts=True)[1].min() < MIN_CLASS_ROWS:
             chosen |= {"early_stopping": False, "max_iter": 100}
         if self.loss == "log_loss":

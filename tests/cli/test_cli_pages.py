@@ -93,8 +93,8 @@ def test_in_every_table_of_a_page_a_weight_of_two_is_the_row_twice(folder, tmp_p
     common = ["--prediction", "ours", "--sensitive", "sex,race", "--truth", "repaid", "--threshold", 0.5]
     twins = {}
     for name, weight in (("w", ["--weight", "w"]), ("twice", [])):
-        succeed("audit", tmp_path / f"{name}.csv", *common, *weight, "--html", tmp_path / f"{name}.html")
-        twins[name] = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+        succeed("audit", tmp_path / f"{name}.csv", *common, *weight, "--html", tmp_path / f"{name}-page.html")
+        twins[name] = json.loads((tmp_path / f"{name}-page.json").read_text("utf-8"))
     weighted, repeated = twins["w"], twins["twice"]
     assert weighted["impact_ratios"] == [pytest.approx(line) for line in repeated["impact_ratios"]]
     for mine, line in zip(weighted["distributions"], repeated["distributions"], strict=True):
@@ -102,7 +102,7 @@ def test_in_every_table_of_a_page_a_weight_of_two_is_the_row_twice(folder, tmp_p
     for mine, line in zip(weighted["calibration"], repeated["calibration"], strict=True):
         assert [mine[x] for x in ("predicted", "observed")] == pytest.approx([line["predicted"], line["observed"]])
     assert weighted["provenance"]["Weights"] == "w"
-    assert "sums of weights" in (tmp_path / "w.html").read_text("utf-8")
+    assert "sums of weights" in (tmp_path / "w-page.html").read_text("utf-8")
 
 
 def test_the_truth_changes_what_an_audit_prints(folder):

@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     (path / "tabs.csv").write_text("pay\tsex\n1\tf, m\n")
     (path / "file").touch()
     (path / "empty").mkdir()
+    succeed("moments", path / "d.csv", "--like", path / "m.scalefair", "--out", path / "p.moments")
     return path
 
 
@@ -49,7 +50,11 @@ def folder(tmp_path_factory):
         ("fit d.csv --target pay --sensitive sex --weight hours", "hours"),
         ("fit d.csv --sensitive sex", "--target is needed with DATA"),
         ("fit d.csv --target pay", "--sensitive is needed with DATA"),
-        ("fit d.csv --target pay --sensitive pay", "is the target or the weight"),
+        ("fit d.csv --target pay --sensitive pay", "column 'pay' is also given as --target"),
+        ("fit d.csv --target pay --sensitive sex --weight pay", "--weight: column 'pay' is also given as --target"),
+        ("fit d.csv --target pay --sensitive sex --drop pay", "--drop: column 'pay' is also given as --target"),
+        ("fit --from-moments p.moments --like m.scalefair --weight id", "--weight has no effect with --from-moments"),
+        ("fit --from-moments p.moments --like m.scalefair --hide-sensitive", "--hide-sensitive has no effect"),
         ("fit d.csv --target hired --sensitive sex", "holds datetime values"),
         ("fit d.csv --target job --sensitive sex", "missing"),
         ("fit d.csv --target pay --sensitive job", "missing value"),
@@ -80,6 +85,16 @@ def folder(tmp_path_factory):
         ("audit p.parquet --sensitive sex --truth payy", "did you mean 'pay'?"),
         ("audit d.csv --sensitive sex", "--prediction: column 'prediction' is not in the table"),
         ("audit p.parquet --sensitive job", "missing"),
+        ("audit p.parquet --sensitive prediction", "column 'prediction' is also given as --prediction"),
+        ("audit p.parquet --sensitive sex --truth sex", "--sensitive: column 'sex' is also given as --truth"),
+        ("audit p.parquet --sensitive sex --positive m", "--positive has no effect without --truth"),
+        ("audit p.parquet --sensitive sex --truth pay --positive 1", "--positive 1: column 'pay' is numeric"),
+        ("audit p.parquet --sensitive job --truth sex --positive F", "--positive F is none of them"),
+        ("audit p.parquet --sensitive sex --html p.csv", "is the name of a file that is written beside it"),
+        ("certify m.scalefair p.parquet --sensitive sex --out no/c.json", "there is no folder"),
+        ("certify m.scalefair p.parquet --sensitive sx", "did you mean 'sex'?"),
+        ("certify m.scalefair p.parquet --sensitive sex --limit-on odds", "--limit-on odds need each other"),
+        ("certify m.scalefair p.parquet --sensitive sex --control sex", "column 'sex' is also given as --sensitive"),
         ("explain d.csv", "--sensitive is needed"),
         ("explain d.csv --sensitive sx", "did you mean 'sex'?"),
         ("explain d.csv d.csv --sensitive sex", "leave out d.csv"),
@@ -89,6 +104,8 @@ def folder(tmp_path_factory):
         ("explain", "Missing argument"),
         ("moments d.csv --like nowhere", "'nowhere' does not exist"),
         ("moments d.csv --like m.scalefair --target payy", "did you mean 'pay'?"),
+        ("moments d.csv --like m.scalefair --map fourier", "--map has no effect with --like"),
+        ("moments d.csv --like m.scalefair --drop id", "--drop has no effect with --like"),
         ("merge nowhere.moments", "'nowhere.moments' does not exist"),
         ("merge", "Missing argument 'PARTS...'"),
         ("frontier d.csv --target pay --sensitive sex --drop idd", "did you mean 'id'?"),
@@ -109,6 +126,29 @@ def test_a_failed_fit_leaves_the_old_model_alone(folder, monkeypatch):
     refuse("fit", "d.csv", "--target", "pay", "--sensitive", "job", "--out", "m.scalefair")
     refuse("predict", "m.scalefair", "d.csv", "--out", "p.txt")
     assert (folder / "m.scalefair").read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("predict m.scalefair d.csv --out d.csv", "d.csv"),
+        ("predict m.scalefair ./d.csv --out {folder}/d.csv", "d.csv"),
+        ("predict m.scalefair parts --out parts/d.csv", "parts/d.csv"),
+        ("predict m.scalefair parts/*.csv --out parts/d.csv", "parts/d.csv"),
+        ("fit d.csv --target pay --sensitive sex --out d.csv", "d.csv"),
+        ("audit d.csv --prediction pay --sensitive sex --html d.html", "d.csv"),
+        ("frontier parts/frontier.csv --target pay --sensitive sex --out parts", "parts/frontier.csv"),
+    ],
+)
+def test_data_are_not_written_over(folder, tmp_path, monkeypatch, command, kept):
+    for name in ("d.csv", "m.scalefair"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "parts").mkdir()
+    for name in ("d.csv", "frontier.csv"):
+        (tmp_path / "parts" / name).write_bytes((folder / "d.csv").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert f"{kept} is DATA and would be lost" in refuse(*command.format(folder=tmp_path).split())
+    assert (tmp_path / kept).read_bytes() == (folder / "d.csv").read_bytes()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")

@@ -120,7 +120,10 @@ def test_an_index_without_a_name_is_left_out(table, tmp_path, name):
     with pytest.warns(UserWarning, match=re.escape(repr(name))):
         scan = scalefair.scan_csv(path)
     assert scan.columns == list(table)
-    assert list(scalefair.load(path.with_suffix(".scalefair")).feature_names_in_) == list(table)[:-1]
+    model = path.with_suffix(".scalefair")
+    assert list(scalefair.load(model).feature_names_in_) == list(table)[:-1]
+    predicted = call("predict", model, path, "--out", tmp_path / "p.csv")  # which opens the csv twice
+    assert (predicted.exit_code, predicted.stderr.count("left out")) == (0, 1)
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")

@@ -266,3 +266,18 @@ def test_few_rows_have_trees_too(pay):
     X, y = pay[0][:40], pay[1][:40]
     model = FairKernelRidge(base_estimator="trees", eta=1.0, random_state=0)
     assert np.isfinite(model.fit(X, y, sensitive_features=X["age"]).predict(X)).all()
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson", "log_loss"])
+def test_a_common_factor_of_the_weights_changes_nothing(pay, loss):
+    X, y = pay
+    y = y > np.median(y) if loss == "log_loss" else y
+    w = np.random.default_rng(0).choice([0.5, 1.0, 2.0], len(y))
+    fits = [Trees(loss, random_state=0).fit(X, y, c * w).forest_(np.zeros((1, X.shape[1]))) for c in (1, 1 / len(y))]
+    np.testing.assert_allclose(*fits, rtol=1e-6)
+
+
+def test_units_of_the_target_do_not_stop_trees_early(pay):
+    X, y = pay
+    fits = [Trees(random_state=0).fit(X, c * y).predict(X) / c for c in (1.0, 2.0**-20)]
+    np.testing.assert_allclose(*fits, rtol=1e-6)
