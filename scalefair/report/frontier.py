@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from scalefair import proxies
 from scalefair._typing import Array, Chunk, DataFrame, WithPath
 from scalefair.data import frames
+from scalefair.data.sources.files.scan import release_memory
 from scalefair.errors import InputError
 from scalefair.estimators.path import ModelChoice, choose_model
 from scalefair.measures.explanation import explain_models
@@ -149,11 +150,13 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
     against = outputs(models[-1].model, test.X)
+    release_memory()  # of reading rows
     judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
         notes.append(f"{left_out:,} held-out rows are the only one in their group and are left out")
     positions = judge_models(models, judge, test, against, notes)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
+    release_memory()  # of judging
     revealed = measure_proxies(problem, notes)
     return Frontier(
         problem, estimator, models[-1].model, positions, chosen, table, judge, seconds,
