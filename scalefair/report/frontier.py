@@ -139,8 +139,7 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
         check_fair(one)
         _check_target(one, problem)
     train, test = problem.train, problem.test
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
+    with warnings.catch_warnings(record=True, action="default") as caught:
         progress(f"fitting the path on {train.n_rows:,} rows")
         choice = choose_model(named, train.fit, progress)
         estimator = choice.model
@@ -202,8 +201,7 @@ def candidates(estimator: Any, train: ReportRows, progress: Callable[[str], None
     seen, made = {_point(baseline), _point(estimator)}, []
     for limit in SLIDER_LIMITS:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of a constant
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # of a constant
                 model = path.at(unfairness=limit)
         except NotAttainableError:
             continue
@@ -301,8 +299,7 @@ def measure_proxies(problem: ReportProblem, notes: list[str]) -> DataFrame | Non
     test = problem.test
     rest = [name for name in problem.inputs if name not in problem.sensitive]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             X = frames.take_columns(test.X, rest) if rest else test.X
             return proxies(X, sensitive_features=test.sensitive)
     except InputError as error:

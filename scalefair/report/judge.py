@@ -16,6 +16,7 @@ from scalefair.auditing import audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import CannotJudgeError
+from scalefair.held_out import mean_and_error
 from scalefair.measures.group_metrics import Mask
 from scalefair.measures.group_rows import open_audit
 from scalefair.measures.group_statistics import GroupSettings
@@ -155,12 +156,10 @@ class Judge:
 
     def _errors(self, f: Array) -> list[Entry]:
         """R² and, of classes, the area under the ROC curve."""
-        squares = (self.y - f) ** 2
-        error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
+        mse, error = map(float, mean_and_error((self.y - f) ** 2))
         numbers = {"r2": _r2(self.y, f)}
         if self.is_binary and np.ptp(self.y):
             numbers["auc"] = float(roc_auc_score(self.y, f))
-        mse = float(squares.mean())
         entries = [Entry("", "", name, x) for name, x in numbers.items()]
         return [*entries, Entry("", "", "mean_squared_error", mse, *normal_ends(mse, error))]
 
@@ -169,9 +168,8 @@ class Judge:
         r2, y, cost = _r2(self.y, start.f), self.y, Entry("", "", "cost_of_r2", np.nan)
         if r2 > 0:
             loss = ((y - own.f) ** 2 - (y - start.f) ** 2) / (y.var() * r2)
-            error = float(loss.std(ddof=1) / np.sqrt(len(y)))
-            ends = normal_ends(float(loss.mean()), error)
-            cost = Entry("", "", "cost_of_r2", float(loss.mean()), *ends)
+            mean, error = map(float, mean_and_error(loss))
+            cost = Entry("", "", "cost_of_r2", mean, *normal_ends(mean, error))
         up, down = _moves(own, start)
         counts = {"rising": up.sum(), "falling": down.sum()}
         if own.decided is not None:
