@@ -126,8 +126,7 @@ def _seeing_model(estimator: Any, problem: ReportProblem) -> tuple[str, Any]:
     """Return what a model predicts that sees the sensitive columns."""
     from scalefair.report.relatives import outputs
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         problem.train.fit(estimator)
     return "sensitive columns visible", outputs(estimator, problem.test.X)
 

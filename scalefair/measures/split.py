@@ -132,7 +132,8 @@ def standard_errors(
 ) -> list[Array]:
     """Return √(Var u/n + variance by chance) of each split by one pass; n is Kish's count."""
     function = Influences(design, moments.shift + moments.offset, tuple(splits), inverse)
-    mean, square = source.fold(partial(ChunkSum, function, float), design.chunk_rows()) / moments.weight
+    few = design.chunk_rows(4 * len(function.mean))  # all columns are in memory several times
+    mean, square = source.fold(partial(ChunkSum, function, float), few) / moments.weight
     n, chance = moments.effective_rows, np.concatenate([split.chance for split in splits])
     errors = np.sqrt(np.maximum(square - mean**2, 0.0) / n + chance / n**2)
     return np.split(errors, np.cumsum([len(split.values) for split in splits])[:-1])

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from scalefair import proxies
 from scalefair._typing import Array, Chunk, DataFrame, WithPath
 from scalefair.data import frames
+from scalefair.data.sources.files.scan import release_memory
 from scalefair.errors import InputError
 from scalefair.estimators.path import ModelChoice, choose_model
 from scalefair.measures.explanation import explain_models
@@ -138,8 +139,7 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
         check_fair(one)
         _check_target(one, problem)
     train, test = problem.train, problem.test
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
+    with warnings.catch_warnings(record=True, action="default") as caught:
         progress(f"fitting the path on {train.n_rows:,} rows")
         choice = choose_model(named, train.fit, progress)
         estimator = choice.model
@@ -149,11 +149,13 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
     against = outputs(models[-1].model, test.X)
+    release_memory()  # of reading rows
     judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
         notes.append(f"{left_out:,} held-out rows are the only one in their group and are left out")
     positions = judge_models(models, judge, test, against, notes)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
+    release_memory()  # of judging
     revealed = measure_proxies(problem, notes)
     return Frontier(
         problem, estimator, models[-1].model, positions, chosen, table, judge, seconds,
@@ -199,8 +201,7 @@ def candidates(estimator: Any, train: ReportRows, progress: Callable[[str], None
     seen, made = {_point(baseline), _point(estimator)}, []
     for limit in SLIDER_LIMITS:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of a constant
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # of a constant
                 model = path.at(unfairness=limit)
         except NotAttainableError:
             continue
@@ -298,8 +299,7 @@ def measure_proxies(problem: ReportProblem, notes: list[str]) -> DataFrame | Non
     test = problem.test
     rest = [name for name in problem.inputs if name not in problem.sensitive]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             X = frames.take_columns(test.X, rest) if rest else test.X
             return proxies(X, sensitive_features=test.sensitive)
     except InputError as error:

@@ -16,6 +16,7 @@ from scalefair.auditing import audit
 from scalefair.data import MAX_LEVELS_OF_NUMBERS, frames
 from scalefair.data.sources.threads import one_blas_thread
 from scalefair.errors import CannotJudgeError
+from scalefair.held_out import mean_and_error
 from scalefair.measures.group_metrics import Mask
 from scalefair.measures.group_rows import open_audit
 from scalefair.measures.group_statistics import GroupSettings
@@ -31,6 +32,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 OF_DECISIONS = ("selection_rate", "true_", "false_", "accuracy", "equalized_odds")
 """How the names of measures of decisions begin; all others are of predictions."""
+
+MAX_VALUES = 250_000  # predictions of several models that are judged at once
 
 STEP = 0.1
 """A prediction of numbers rises or falls if it moves by so many standard deviations."""
@@ -76,9 +79,7 @@ class Judge:
             for name, values in table.items()
             if values.dtype == float and values.nunique() > most
         }
-        judge = cls(table, y, threshold, bins, rows)
-        if threshold is not None and has_outcome:
-            judge = replace(judge, outcome=y > threshold)
+        judge = cls(table, y, threshold, bins, rows, y > threshold if has_outcome and threshold is not None else None)
         if not judge.is_binary:
             low, high = np.quantile(y if like is None else like[rows], (0.001, 0.999))
             judge = replace(judge, low=low, high=high) if high > low else judge
@@ -92,6 +93,9 @@ class Judge:
     @one_blas_thread()  # sums of few rows, whose threads would wait for each other
     def positions(self, given: Sequence[Outputs], against: Outputs | None = None) -> list[Position]:
         """Return the numbers of models, without names, from their outputs, `against` those without a limit."""
+        most = max(MAX_VALUES // len(self.y), 1)
+        if len(given) > most:
+            return self.positions(given[:most], against) + self.positions(given[most:], against)
         own = [self._decide(one) for one in given]
         start = None if against is None else self._decide(against)
         entries = [[*self._errors(one.f), *([] if start is None else self._cost(one, start))] for one in own]
@@ -152,25 +156,20 @@ class Judge:
 
     def _errors(self, f: Array) -> list[Entry]:
         """R² and, of classes, the area under the ROC curve."""
-        squares = (self.y - f) ** 2
-        error = float(squares.std(ddof=1) / np.sqrt(len(squares)))
+        mse, error = map(float, mean_and_error((self.y - f) ** 2))
         numbers = {"r2": _r2(self.y, f)}
         if self.is_binary and np.ptp(self.y):
             numbers["auc"] = float(roc_auc_score(self.y, f))
-        mse = float(squares.mean())
         entries = [Entry("", "", name, x) for name, x in numbers.items()]
         return [*entries, Entry("", "", "mean_squared_error", mse, *normal_ends(mse, error))]
 
     def _cost(self, own: Outputs, start: Outputs) -> list[Entry]:
         """The relative loss of R², from paired squared errors, and of decisions that are right."""
-        r2, y = _r2(self.y, start.f), self.y
+        r2, y, cost = _r2(self.y, start.f), self.y, Entry("", "", "cost_of_r2", np.nan)
         if r2 > 0:
             loss = ((y - own.f) ** 2 - (y - start.f) ** 2) / (y.var() * r2)
-            error = float(loss.std(ddof=1) / np.sqrt(len(y)))
-            ends = normal_ends(float(loss.mean()), error)
-            cost = Entry("", "", "cost_of_r2", float(loss.mean()), *ends)
-        else:
-            cost = Entry("", "", "cost_of_r2", np.nan)
+            mean, error = map(float, mean_and_error(loss))
+            cost = Entry("", "", "cost_of_r2", mean, *normal_ends(mean, error))
         up, down = _moves(own, start)
         counts = {"rising": up.sum(), "falling": down.sum()}
         if own.decided is not None:

@@ -7,9 +7,11 @@ import pytest
 
 import scalefair
 from scalefair import FairKernelRidgeCV, FairRidge
+from scalefair.auditing import audit
 from scalefair.data import frames
 from scalefair.errors import InputError
 from scalefair.report import fit_frontier, from_scan, from_table
+from scalefair.report.judge import Judge, Outputs
 from tests.errors import refused
 from tests.report.test_report_positions import SMALL, people
 
@@ -31,14 +33,39 @@ def test_a_streamed_report_needs_no_more_memory_than_the_fit(tmp_path, monkeypat
                 ("fit", lambda inputs=inputs, scan=scan: model.fit(inputs, scan["y"])),
                 ("report", lambda scan=scan: fit_frontier(from_scan(scan, target="y", sensitive=["sex"]), model)),
             ):
-                work()  # imports and caches
-                tracemalloc.start()
-                work()
-                peaks[name, n] = tracemalloc.get_traced_memory()[1]
-                tracemalloc.stop()
+                peaks[name, n] = peak_memory(work)
     growth = {name: peaks[name, 16_000] - peaks[name, 4_000] for name in ("fit", "report")}
     assert growth["report"] <= max(growth["fit"], 0) + 5 * 12_000, peaks
-    assert peaks["report", 16_000] < 16_000 * 4 * 8 + 2 * peaks["fit", 4_000], peaks
+    assert peaks["report", 16_000] < 1.1 * peaks["fit", 16_000], peaks
+
+
+def test_models_are_judged_some_at_a_time(monkeypatch):
+    """The memory of a judgement does not grow with the number of models; nothing else changes."""
+    _, y, S = people(300)
+    rng, judge, seen = np.random.default_rng(0), Judge.of(S[["sex"]], y, None), []
+    given = [Outputs(y + size * rng.normal(size=len(y))) for size in np.linspace(0.1, 1, 5)]
+    expected = judge.positions(given, given[-1])
+
+    def count(models, **options):
+        seen.append(len(models))
+        return audit(models, **options)
+
+    monkeypatch.setattr("scalefair.report.judge.MAX_VALUES", 2 * len(y) + 1)
+    monkeypatch.setattr("scalefair.report.judge.audit", count)
+    for one, other in zip(judge.positions(given, given[-1]), expected, strict=True):
+        assert [entry[:3] for entry in one.entries] == [entry[:3] for entry in other.entries]
+        numbers, same = ([entry[3:6] for entry in position.entries] for position in (one, other))
+        np.testing.assert_allclose(numbers, same, rtol=1e-10, atol=1e-14)
+    assert seen == [2, 2, 1]
+
+
+def peak_memory(work):
+    work()  # imports and caches
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
 
 
 @pytest.mark.parametrize("text", [False, True])

@@ -291,3 +291,9 @@ def pieces_of(scan: Scan, *, rows: int = PIECE_ROWS, size: int = PIECE_BYTES) ->
 def read_piece(scan: Scan, piece: Piece) -> pa.Table:
     """Return the rows of one piece."""
     return scan.files.read_piece(scan.selected, piece)
+
+
+def release_memory() -> None:
+    """Return to the system what Arrow and the C library keep for later, before work that needs other memory."""
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):
+        pool.release_unused()
