@@ -43,9 +43,10 @@ class Spread:
         total, shift = float(weight.sum()), float(x[0])
         with np.errstate(over="ignore", invalid="ignore"):
             centred = x - shift
-            offset = float(weight @ centred) / total
+            # Not by BLAS, which would wake its threads for every column.
+            offset = float(np.sum(weight * centred)) / total
             centred -= offset
-            scatter = float((weight * centred) @ centred)
+            scatter = float(np.sum(weight * centred * centred))
         return cls(total, shift, offset, scatter, float(x.min()), float(x.max()))
 
     def __add__(self, other: Spread) -> Spread:

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from scalefair._typing import Array, Chunk, FeatureMap, Fittable, Rows
 from scalefair.data.sources import ArraySource, ChunkSource
+from scalefair.data.sources.threads import one_blas_thread
 from scalefair.features.base import n_features, whitened
 from scalefair.features.design import Block
 from scalefair.features.exact import OneHot
@@ -250,6 +251,7 @@ class SensitiveTarget:
         """Return the number of the group of each row."""
         return np.concatenate([rows.argmax(axis=1) for rows, _ in self._chunks()])
 
+    @one_blas_thread()
     def explaining(self, h: Array, before: Array) -> Array:
         """Return the functions of s that explain h best, more than chance, and are new, of variance 1."""
         p = (self.weight / self.weight.sum())[:, None]

@@ -179,7 +179,8 @@ def _wants_sensitive(training: Training, how: CrossFit) -> bool:
 
 
 def _signed(base: BaseModel, training: Training) -> BaseModel:
-    h = base.predict(training.split_sample.x)
+    with threadpool_limits(limits=1, user_api="openmp"):  # threads would wait for each other after every tree
+        h = base.predict(training.split_sample.x)
     return replace(base, columns=h.shape[1], digest=digest(h))
 
 

@@ -121,7 +121,8 @@ class Nystroem(LengthScaleMap):
         chosen = choose_landmarks(self.landmarks, self.kernel_, rows, weight, size=size, seed=seed)
         self.landmarks_ = rows[chosen]
         self.n_raw_ = len(chosen)
-        self._factorize()
+        with one_blas_thread(self.n_raw_):
+            self._factorize()
 
     def _factorize(self) -> None:
         Z = self.landmarks_
@@ -138,8 +139,7 @@ class Nystroem(LengthScaleMap):
         if self.whitening == "pivoted":
             self._drop_dependent(K)
             return
-        with one_blas_thread(len(K)):
-            values, vectors = low_rank_eigh(K)
+        values, vectors = low_rank_eigh(K)
         self.eigenvalues_ = np.pad(values[::-1], (0, len(K) - len(values)))
         self.rank_ = int(np.sum(values > self.cutoff * values[-1]))
         vectors = vectors[:, ::-1][:, : self.rank_]

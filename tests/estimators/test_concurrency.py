@@ -8,11 +8,26 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import ThreadpoolController
 
-from scalefair import FairGPRegressor, FairKernelClassifier, FairKernelRidge, FairKernelRidgeCV, FairRidge, load, save
+from scalefair import (
+    FairGPRegressor,
+    FairKernelClassifier,
+    FairKernelRidge,
+    FairKernelRidgeCV,
+    FairRidge,
+    held_out,
+    load,
+    save,
+)
+from scalefair.data.sources.threads import available_threads
+from scalefair.features import Nystroem, base_model
+from scalefair.kernels import RBF
 from tests.cli_tools import ENV
 from tests.models import fit_within
 
@@ -134,3 +149,40 @@ def test_without_the_lock_of_the_interpreter_the_refusal_is_clear():
     assert done.returncode == 1
     assert "ImportError: scalefair" in done.stderr
     assert "-X gil=1" in done.stderr
+
+
+class Recording(HistGradientBoostingRegressor):
+    """Trees that record how many threads OpenMP has where they predict."""
+
+    seen: ClassVar[list[int]] = []
+
+    def predict(self, X):
+        openmp = ThreadpoolController().select(user_api="openmp").info()
+        self.seen.extend(library["num_threads"] for library in openmp)
+        return super().predict(X)
+
+
+@pytest.mark.skipif(available_threads() < 2, reason="one core, or one thread of BLAS")
+def test_threads_of_small_products_do_not_wait_for_each_other(monkeypatch):
+    """On a busy machine threads of BLAS or OpenMP take ten times as long as one."""
+    seen = {}
+
+    def watch(owner, name):
+        function = getattr(owner, name)
+
+        def watched(*args):
+            blas = ThreadpoolController().select(user_api="blas").info()
+            seen.setdefault(name, set()).update(library["num_threads"] for library in blas)
+            return function(*args)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(base_model, "whitened")  # of the functions of s that models of s learn
+    watch(held_out, "partial_covariance")  # of the folds' shares
+    model = FairKernelRidgeCV(base_estimator=Recording(max_iter=5), n_components=50, random_state=0, unfairness=0.1)
+    model.fit(X, Y, sensitive_features=np.column_stack([S, Y]))
+    watch(RBF, "against")  # K_ZZ of a map
+    Nystroem(n_components=100).fit(X)
+    assert Recording.seen
+    assert {*Recording.seen} == {1}
+    assert seen == {"whitened": {1}, "partial_covariance": {1}, "against": {1}}

@@ -14,6 +14,7 @@ from scalefair import penalties
 from scalefair._typing import Array, Chunk
 from scalefair.data.folds import Folds
 from scalefair.data.sources import ArraySource
+from scalefair.data.sources.threads import run_each
 from scalefair.features.design import Design
 from scalefair.features.training import Training
 from scalefair.held_out import MARGIN, NO_SHARE, ChanceRatio, ShareEstimate
@@ -234,9 +235,11 @@ def chance_ratios(training: Training, design: Design, folds: Folds, tested: Sequ
 
 def ratios_of(design: Design, sample: Chunk, fold: NDArray[np.int64], tested: Sequence[Moments]) -> list[ChanceRatio]:
     """Return the ratio of each fold from a sample of the rows, and the fold of each."""
-    rows, ratios = design.block_rows(sample), []
-    for k, moments in enumerate(tested):
+    rows = design.block_rows(sample)
+
+    def of_fold(k: int) -> ChanceRatio:
         at = np.flatnonzero((fold == k) & ~np.isnan(rows["psi"]).any(axis=1))
         own = {name: part[at] for name, part in rows.items()}
-        ratios.append(ChanceRatio.of(moments.judged, design.features, own, sample.weights[at]))
-    return ratios
+        return ChanceRatio.of(tested[k].judged, design.features, own, sample.weights[at])
+
+    return run_each(of_fold, len(tested))
