@@ -188,9 +188,8 @@ def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
         return {"phi": ridge, "psi": JOINED_RIDGE, "base": JOINED_RIDGE}
     unknown = set(alpha) - {"phi", "psi", "base"}
     if unknown or "phi" not in alpha:
-        raise ValueError(
-            f"alpha={alpha!r} must have the block 'phi' and may have 'psi' and 'base'; remove {unknown or '{}'}"
-        )
+        remedy = f"remove {', '.join(map(repr, unknown))}" if unknown else "add 'phi'"
+        raise ValueError(f"alpha={alpha!r} must have the block 'phi' and may have 'psi' and 'base'; {remedy}")
     ridges = {name: check_number(f"alpha[{name!r}]", value, 0.0, FINITE) for name, value in alpha.items()}
     if min(ridges.values()) <= 0:
         raise ValueError(f"alpha={alpha!r}: the ridges of blocks must be positive")

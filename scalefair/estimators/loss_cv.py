@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._config import current_config
@@ -30,7 +31,7 @@ from scalefair.moments.accumulate import FeatureCache, Rows
 from scalefair.solve.fit import ROUNDING, LossFit, Spec, single_rounding
 from scalefair.solve.newton.descent import fit_loss
 from scalefair.solve.newton.folds import FoldProblem, LossSearch, Point, PointFit, search_loss
-from scalefair.solve.newton.model import Problem
+from scalefair.solve.newton.model import Problem, mean_curvature
 from scalefair.solve.ridge.path import GridScores, choose, default_alphas
 from scalefair.solve.ridge.search import warn_of_constant
 from scalefair.solve.ridge.system import System
@@ -158,7 +159,7 @@ class LossCV(CrossValidated, LossBase):
         whole = Problem(rows.source, rows.design, solved, of_all, rows.chunk_rows, cache)
         problem = FoldProblem.build(whole, folds, moments, system)
         limit = self.unfairness if asked is None else None
-        result = search_loss(problem, *self._grids(of_all), limit, finer=self.alphas is None)
+        result = search_loss(problem, *self._grids(of_all, loss, training.sample.y), limit, finer=self.alphas is None)
         if asked is None:
             judges = partial(self._judging, training, rows.design)
             judge = partial(judge_fits, result=result, problem=problem, judges=judges, split=self.guarantee == "split")
@@ -185,8 +186,10 @@ class LossCV(CrossValidated, LossBase):
             moments, fit_intercept=self.fit_intercept, features=design.features, ridge=ridge, **self._penalty(self.eps)
         )
 
-    def _grids(self, system: System) -> tuple[Array, Array | None]:
-        alphas = default_alphas(system, N_ALPHAS) if self.alphas is None else self.alphas
+    def _grids(self, system: System, loss: Any, y: Array) -> tuple[Array, Array | None]:
+        # The losses of counts and quantiles have units, those of classes have none.
+        unit = 1.0 if is_classifier(self) else mean_curvature(loss, system.moments, y)
+        alphas = unit * default_alphas(system, N_ALPHAS) if self.alphas is None else self.alphas
         etas = None if self.etas is None else np.unique(check_grid("etas", self.etas))
         if not system.factor.shape[1] or (etas is None and self._asked is not None):
             etas = np.zeros(1)

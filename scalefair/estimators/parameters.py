@@ -160,7 +160,7 @@ random_state : int, RandomState or None, default=None
     Columns of X that are the sensitive attributes, instead of `sensitive_features` in `fit`. They are inputs of
     the kernel.
 [cv] alphas : array-like, optional
-    Ridges to try, as `alpha`; by default relative to the variance of the features.
+    Ridges to try, as `alpha`; by default relative to the variance of the features and the mean curvature of the loss.
 [cv] etas : array-like, optional
     Penalty weights to try; by default from 0 to ∞.
 cv : int, splitter or iterable, default=5

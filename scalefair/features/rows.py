@@ -292,11 +292,11 @@ def _column_names(X: Any) -> list[str] | None:
 
 def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, finite: str | bool) -> tuple[Any, Array]:
     """Return X and y, checked; a table that will be encoded keeps its container."""
-    if y is not None and (values := np.asarray(y)).dtype.kind in "OUS":
-        try:
-            y = values.astype(np.float64)
+    if y is not None and (values := np.asarray(y)).dtype.kind in "OUSmM":
+        try:  # dates become numbers only by an unsafe cast
+            y = values.astype(np.float64, casting="safe" if values.dtype.kind in "mM" else "unsafe")
         except (TypeError, ValueError):
-            what = f"y has values that are no numbers, such as {values.tolist()[0]!r}"
+            what = f"y has values that are no numbers, such as {str(values.ravel()[0])!r}"
             raise InputError(what, CLASSES_REMEDY, where="y") from None
     if table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)

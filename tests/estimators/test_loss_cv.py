@@ -177,6 +177,18 @@ def test_units_of_weights_and_chunks_change_nothing():
     np.testing.assert_allclose(other.decision_function(X), one.decision_function(X), atol=1e-3)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "huber", "quantile"])
+def test_units_of_the_target_change_nothing(loss):
+    """Rates per year with years of exposure as weights, or per second."""
+    X, y, s = table(classes=False, kind="numbers")
+    y = np.exp(y / 3) / 20 if loss in {"poisson", "gamma"} else y
+    model, found = FairKernelRegressorCV(loss=loss, unfairness=0.5, **SMALL), []
+    for c in (1.0, 1 / 3e7):
+        model.fit(X, c * y, sensitive_features=s, sample_weight=np.full(len(X), 1 / c))
+        found.append(model.predict(X) / c)
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
 def test_rows_of_weight_zero_count_nowhere():
     X, y, s = table(800)
     X, fold = squares(X), folds(800)

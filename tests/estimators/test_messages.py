@@ -140,3 +140,11 @@ def test_no_callback_is_left_over_inside_a_cross_validated_model(estimator):
     del model.__dict__["_skl_callbacks"]  # the user's own
     unknown = io.get_untrusted_types(data=io.dumps(model))
     assert all(name.startswith("scalefair.") for name in unknown)
+
+
+@pytest.mark.parametrize("estimator", [FairKernelRidge, FairKernelRidgeCV, FairKernelRegressorCV, FairGPRegressor])
+def test_dates_are_no_numeric_target(estimator):
+    X, s = np.random.default_rng(0).normal(size=(40, 2)), np.tile(["a", "b"], 20)
+    for dates in (pd.date_range("2020", periods=40), pd.to_timedelta(np.arange(40), "D")):
+        with refused("y", str(dates.to_numpy()[0])):
+            estimator(unfairness=0.5).fit(X, dates, sensitive_features=s)
