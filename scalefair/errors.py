@@ -171,18 +171,15 @@ def check_weight_or_limit(eta: Any, unfairness: Any) -> tuple[float, float | Non
     return weight, None
 
 
-AUTO_ALPHAS = (1e-7, 1e-3)
-"""Between these alpha="auto" is 1/n: fewer rows need more than 1/n at times, more none at all."""
+AUTO_ALPHAS = (1e-7, 1e-3)  # alpha="auto" is between these: few rows need more than 1/n at times, many none at all
 
 
-def auto_alpha(n_rows: int, curvature: float = 2.0) -> float:
-    """½κ/n, a ridge as strong as one row of a loss with mean curvature κ, within bounds of 1/n."""
-    return curvature / 2 * float(np.clip(1 / max(n_rows, 1), *AUTO_ALPHAS))
+def check_alpha(alpha: Any, n_rows: float = np.inf, curvature: float = 2.0) -> dict[str, float]:
+    """Return α, a number, "auto" or one ridge per block, as "phi" and the relative ridge of other blocks.
 
-
-def check_alpha(alpha: Any, auto: float = AUTO_ALPHAS[0]) -> dict[str, float]:
-    """Return α, a number, "auto" or one ridge per block, as "phi" and the relative ridge of other blocks."""
-    alpha = auto if isinstance(alpha, str) else alpha
+    "auto" is ½κ/n, a ridge as strong as one row of a loss with mean curvature κ, within bounds of 1/n.
+    """
+    alpha = curvature / 2 * float(np.clip(1 / max(n_rows, 1), *AUTO_ALPHAS)) if isinstance(alpha, str) else alpha
     if not isinstance(alpha, dict):
         ridge = check_number("alpha", alpha, 0.0, FINITE)
         return {"phi": ridge, "psi": JOINED_RIDGE, "base": JOINED_RIDGE}

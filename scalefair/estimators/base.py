@@ -200,7 +200,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         if design.psi is None or training.base is not None or seen or linear:
             return design
         (moments,) = self._rows(training.source, design, training.survey.n_rows).moments()
-        alpha = errors.check_alpha(self.alpha, errors.auto_alpha(moments.n_rows))["phi"]
+        alpha = errors.check_alpha(self.alpha, moments.n_rows)["phi"]
         return with_ridge_curve(design, moments, training.sample, alpha, training.seed)
 
     def _more_rows(self, given: Chunk, n_targets: int | None = None) -> Rows:
@@ -216,7 +216,7 @@ class FairEstimator(Stores, CallbackSupportMixin, BaseEstimator):
         if self.limit_on != "scores":  # a limit on decisions leaves the scores a weight
             eta, unfairness = eta or 0.0, None
         eta, unfairness = errors.check_weight_or_limit(eta, unfairness)
-        alpha = errors.check_alpha(self.alpha, errors.auto_alpha(n_rows, curvature))["phi"]
+        alpha = errors.check_alpha(self.alpha, n_rows, curvature)["phi"]
         rounding = single_rounding(n_rows) if np.dtype(dtype) == np.float32 else ROUNDING
         return Spec(alpha, eta, unfairness, self.penalty, self.eps, rounding)
 

@@ -175,8 +175,11 @@ class MomentAccumulator:
 
     def add(self, chunk: Chunk) -> None:
         """Add the rows of one chunk, as many at a time as the buffer holds."""
+        if 0 < chunk.n_rows <= self._rows:
+            return self._add_rows(chunk)
         for start in range(0, chunk.n_rows, self._rows):
             self._add_rows(cut_chunk(chunk, start, min(start + self._rows, chunk.n_rows)))
+        return None
 
     def _add_rows(self, chunk: Chunk) -> None:
         ends, order = np.array([0, chunk.n_rows]), None
