@@ -33,7 +33,7 @@ from scalefair.moments.partial import BOTH, KINDS, NO_Y, WEIGHTED, by_knowledge,
 # Rows whose features are computed at a time: few enough to stay in the cache of a core
 BLOCK_ROWS = 128
 DIVIDED_WORK = 1e8  # rows × features² from which on two threads are faster than one
-READ_CHUNKS = 4  # that are read and encoded together: each takes a time of its own for every column
+READ_CHUNKS = 2  # of files that are read and encoded together: each takes a time of its own for every column
 # State of a cached row: no features yet; features; features minus the shift of a later pass
 MISSING, RAW, SHIFTED = range(3)
 
@@ -175,18 +175,15 @@ class MomentAccumulator:
 
     def add(self, chunk: Chunk) -> None:
         """Add the rows of one chunk, as many at a time as the buffer holds."""
-        if 0 < chunk.n_rows <= self._rows:
-            return self._add_rows(chunk)
-        for start in range(0, chunk.n_rows, self._rows):
-            self._add_rows(cut_chunk(chunk, start, min(start + self._rows, chunk.n_rows)))
-        return None
-
-    def _add_rows(self, chunk: Chunk) -> None:
+        if chunk.n_rows > self._rows:
+            for start in range(0, chunk.n_rows, self._rows):
+                self.add(cut_chunk(chunk, start, min(start + self._rows, chunk.n_rows)))
+            return
         ends, order = np.array([0, chunk.n_rows]), None
-        if self._design.partial or self._folds.of is not None:
+        if chunk.n_rows and (self._design.partial or self._folds.of is not None):
             chunk, ends, order = self._sorted(chunk)
-            if chunk.n_rows == 0:
-                return
+        if chunk.n_rows == 0:
+            return
         if self._codes is None:
             Phi, rest = cast("tuple[Any, Array]", self._buffer.fill(chunk, order))
         else:
@@ -194,11 +191,13 @@ class MomentAccumulator:
         for k, (start, stop) in enumerate(pairwise(ends)):
             self._add(k, Phi[start:stop], rest[start:stop])
         if self._design.propensity is not None:
-            root = np.sqrt(self._design.propensity.weights(chunk.x))[:, None]
-            for first in range(0, len(self._sums), len(KINDS)):
-                known = slice(ends[first + BOTH], ends[first + NO_Y + 1])
-                part = Phi[known] if self._codes else Phi[known] * root[known].astype(Phi.dtype)
-                self._add(first + WEIGHTED, part, rest[known] * root[known])
+            self._add_weighted(np.sqrt(self._design.propensity.weights(chunk.x))[:, None], ends, Phi, rest)
+
+    def _add_weighted(self, root: Array, ends: NDArray[np.int64], Phi: Any, rest: Array) -> None:
+        for first in range(0, len(self._sums), len(KINDS)):
+            known = slice(ends[first + BOTH], ends[first + NO_Y + 1])
+            part = Phi[known] if self._codes else Phi[known] * root[known].astype(Phi.dtype)
+            self._add(first + WEIGHTED, part, rest[known] * root[known])
 
     def _add(self, k: int, Phi: Any, rest: Array) -> None:
         """Count rows of φ, or codes of them, in the k-th sum."""
@@ -311,7 +310,12 @@ class Rows:
     ) -> FoldMoments:
         """Return the moments of each fold, by one pass; `checkpoint` is one, or a path."""
         design, source, rows = self.design, self.source, self.chunk_rows or self.design.chunk_rows()
-        size = self._read_rows(rows)
+        size, count = rows, source.n_rows if isinstance(source, ArraySource | FileSource) else 0
+        if count and not self.chunk_rows and (count > rows or count * design.blocks["phi"] ** 2 >= DIVIDED_WORK):
+            # As many chunks for each thread, also where all rows would be one.
+            per_thread = -(-count // (source.n_threads or available_threads()))
+            most = READ_CHUNKS * rows if isinstance(source, FileSource) else rows
+            size = -(-per_thread // -(-per_thread // most))
         start = partial(MomentAccumulator, design, folds, min(rows, size), cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
         # Alone, BLAS would wake its threads for every block of rows. Around several threads there must be no limit:
@@ -326,13 +330,3 @@ class Rows:
         if not design.whiten_rows and design.phi.linear_ is not None:
             moments = FoldMoments(part.transform(phi=design.phi.linear_) for part in moments)
         return by_knowledge(moments) if design.partial else moments
-
-    def _read_rows(self, rows: int) -> int:
-        """Return the rows of a chunk that are read and encoded at once, of which `rows` have features at a time."""
-        source, width = self.source, self.design.blocks["phi"]
-        count = source.n_rows if isinstance(source, ArraySource | FileSource) else None
-        if self.chunk_rows or count is None or (count <= rows and count * width**2 < DIVIDED_WORK):
-            return rows
-        # As many chunks for each thread, also where all rows would be one.
-        per_thread = -(-count // (source.n_threads or available_threads()))
-        return -(-per_thread // -(-per_thread // (READ_CHUNKS * rows)))

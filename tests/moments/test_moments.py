@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController
 
-from scalefair._typing import Chunk
 from scalefair.data.sources import ArraySource, StackedSource
 from scalefair.data.sources.threads import available_threads
 from scalefair.features.design import Design
 from scalefair.maps import Identity, Nystroem, OneHot, RandomFourier
 from scalefair.moments import Folds, Moments, accumulate
-from scalefair.moments.accumulate import MomentAccumulator, Rows
+from scalefair.moments.accumulate import Rows
 from tests import naive
 from tests.errors import refused
 from tests.models import RowsBlock
@@ -268,31 +267,6 @@ def test_whitening_moments_is_whitening_rows(n_landmarks):
     naive.close(rows.scatter, expected.scatter, 1e-11)
     naive.close(moments.scatter, expected.scatter, 1e-8)
     assert dict(moments.blocks) == dict(expected.blocks)
-
-
-@pytest.mark.parametrize("folds", [1, 3])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_more_rows_may_be_read_at_once_than_have_features(dtype, folds):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
-    phi, psi = RandomFourier(n_components=8, random_state=0).fit(X), Identity().fit(X)
-    parts, design = Folds(folds, lambda rows: rows % folds), Design(phi, psi, dtype=dtype)
-    some = MomentAccumulator(design, parts, 64)
-    some.add(Chunk(X, X, y))
-    at_once = accumulate(ArraySource(X, X, y, n_threads=1), design, folds=parts, rows=300)
-    for ours, expected in zip(some.result(), at_once, strict=True):
-        naive.close(ours.scatter, expected.scatter, 1e-12 if dtype == np.float64 else 1e-6)
-
-
-def test_rows_are_read_several_chunks_at_a_time():
-    X, y = np.random.default_rng(0).normal(size=(2, 40_000, 1))
-    source, design = ArraySource(X, None, y, n_threads=2), Design(Identity().fit(X))
-    read = []
-    Rows(source.then(lambda chunk: read.append(chunk.n_rows) or chunk), design).moments()
-    assert read == [20_000, 20_000]
-    read.clear()
-    Rows(source.then(lambda chunk: read.append(chunk.n_rows) or chunk), design, chunk_rows=9_000).moments()
-    assert sorted(read) == [4_000, 9_000, 9_000, 9_000, 9_000]
 
 
 MAPS = [Identity(), RandomFourier(n_components=8, random_state=0), Nystroem(n_components=8)]
