@@ -149,13 +149,12 @@ def fit_frontier(problem: ReportProblem, estimator: Any, progress: Callable[[str
     seconds = perf_counter() - start
     progress(f"judging {len(models)} models on {test.n_rows:,} held-out rows")
     against = outputs(models[-1].model, test.X)
-    release_memory()  # of reading rows
+    release_memory()  # what fitting and reading rows no longer use
     judge = Judge.of(test.sensitive, test.y, **_decision(estimator, problem), like=against.f)
     if left_out := test.n_rows - len(judge.y):
         notes.append(f"{left_out:,} held-out rows are the only one in their group and are left out")
     positions = judge_models(models, judge, test, against, notes)
     table = estimator.path_.table if isinstance(estimator, WithPath) else position_table(positions)
-    release_memory()  # of judging
     revealed = measure_proxies(problem, notes)
     return Frontier(
         problem, estimator, models[-1].model, positions, chosen, table, judge, seconds,
@@ -176,10 +175,8 @@ def _notes(choice: ModelChoice | None, estimator: Any, rows: int, caught: list[w
 def _decision(estimator: Any, problem: ReportProblem) -> dict[str, Any]:
     """Return from which prediction on a decision is positive, and whether y says what is right."""
     crossing = vars(vars(estimator).get("decisions_", object)).get("crossing")
-    if problem.is_binary:
-        return {"threshold": CUT}
-    if crossing is None:
-        return {"threshold": None}
+    if problem.is_binary or crossing is None:
+        return {"threshold": CUT if problem.is_binary else None}
     return {"threshold": crossing.at, "has_outcome": not crossing.ranks}
 
 

@@ -34,9 +34,7 @@ OF_DECISIONS = ("selection_rate", "true_", "false_", "accuracy", "equalized_odds
 """How the names of measures of decisions begin; all others are of predictions."""
 
 MAX_VALUES = 250_000  # predictions of several models that are judged at once
-
-STEP = 0.1
-"""A prediction of numbers rises or falls if it moves by so many standard deviations."""
+STEP = 0.1  # a prediction of numbers rises or falls if it moves by so many standard deviations
 
 
 class Outputs(NamedTuple):
@@ -144,9 +142,8 @@ class Judge:
         column = "/".join([*self.sensitive, "prediction"])  # no attribute has this name
         table = self.sensitive.assign(**{column: f})
         pairs = {str(n): table[[n, column]] for n in self.sensitive}
-        rates: dict[str, Array] = {"Scoring rate": f}
-        if own.decided is not None:
-            rates = {"Selection rate": own.decided.astype(float), **rates}
+        decided = {} if own.decided is None else {"Selection rate": own.decided.astype(float)}
+        rates: dict[str, Array] = {**decided, "Scoring rate": f}
         options: dict[str, Any] = {"sensitive_features": self.sensitive, "bins": self.bins}
         return {
             "calibration": calibration(f, self.y, pairs, {**self.bins, column: list(edges)}),
