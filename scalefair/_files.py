@@ -28,20 +28,11 @@ from sklearn.base import BaseEstimator
 
 from scalefair.errors import InputError, UnsavableError
 
-SCHEMA = 2
-"""Version of the container. Files of a later version are refused."""
-
-OLDEST = {"model": 2}
-"""The first version that is still read, by kind; 1 for all others."""
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of writing, which do not say where."""
-
-LARGEST_HEADER = 2**25
-"""Bytes of JSON at most, in writing and reading: parsed, they take some twenty times as much."""
-
-MOST_LISTS = 10**6
-"""Lists and objects in the JSON at most; an empty one is two bytes of text and 60 of memory."""
+SCHEMA = 2  # Version of the container. Files of a later version are refused
+OLDEST = {"model": 2}  # The first version that is still read, by kind; 1 for all others
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # Errors of writing, which do not say where
+LARGEST_HEADER = 2**25  # Bytes of JSON at most, in writing and reading: parsed, they take some twenty times as much
+MOST_LISTS = 10**6  # Lists and objects in the JSON at most; an empty one is two bytes of text and 60 of memory
 
 
 MARK = b'"sha256":"'

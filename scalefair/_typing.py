@@ -20,11 +20,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.floating[Any]]
 """Feature rows, float32 or float64."""
 
-LARGEST = 1e75
-"""Numbers beyond this are refused: products of four of them must not overflow."""
-
-LARGEST_SINGLE = 1e15
-"""The same where feature rows are float32: sums of their squares must not overflow."""
+LARGEST = 1e75  # Numbers beyond this are refused: products of four of them must not overflow
+LARGEST_SINGLE = 1e15  # The same where feature rows are float32: sums of their squares must not overflow
 
 
 @dataclass(frozen=True, slots=True)

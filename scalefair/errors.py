@@ -113,9 +113,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 CLASSES_REMEDY = "convert it; classes are for a classifier, such as FairKernelClassifier"
 
-LARGEST_WEIGHT = 1e30
-"""Beyond it products with the penalty lose all digits of the other terms, or overflow."""
-
+LARGEST_WEIGHT = 1e30  # Beyond it products with the penalty lose all digits of the other terms, or overflow
 JOINED_RIDGE = 1e-3
 """Ridge of the blocks that join φ (s itself, a base prediction), relative to that of φ.
 

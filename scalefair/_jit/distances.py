@@ -22,8 +22,7 @@ from scalefair._jit.vectors import exp_negative, quadratic_exp
 ROUNDING64 = np.float32(2.0**-46)
 ROUNDING32 = np.float32(2.0**-17)
 ZERO = np.float32(0.0)
-LANDMARKS_AT_ONCE = 512
-"""So many stay in the cache while a loop runs over them."""
+LANDMARKS_AT_ONCE = 512  # So many stay in the cache while a loop runs over them
 
 
 @kernel

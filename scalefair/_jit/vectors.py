@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scalefair._jit._compile import Matrix, kernel
 from scalefair._jit.elementary import FAST_LIMIT, ONE, cos64, exp32, exp64, sincos32, sincos64
 
-ELEMENTS_AT_ONCE = 512
-"""Elements per step: argument and result stay in the first-level cache."""
+ELEMENTS_AT_ONCE = 512  # Elements per step: argument and result stay in the first-level cache
 
 
 @kernel

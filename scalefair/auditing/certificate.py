@@ -27,9 +27,7 @@ LIMITS = {
 }
 """The quantities that can be limited, in words."""
 
-LEAST_ROWS = 50
-"""With fewer rows no limit is certified: the distributions are those of large samples."""
-
+LEAST_ROWS = 50  # With fewer rows no limit is certified: the distributions are those of large samples
 ASSUMPTIONS = (
     "the rows that calibrated are drawn independently from the population that the limit is about,"
     " which does not drift",

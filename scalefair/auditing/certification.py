@@ -35,8 +35,7 @@ from scalefair.moments import Moments, accumulate
 from scalefair.moments.output_features import OutputKernel, OutputMap
 from scalefair.penalties import variance_of
 
-GIVEN = "given "
-"""Before the names of control features, and of targets, among those of the attributes."""
+GIVEN = "given "  # Before the names of control features, and of targets, among those of the attributes
 
 
 def certify(

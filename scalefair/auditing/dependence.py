@@ -31,20 +31,13 @@ from scalefair.measures.share import open_share, share_columns, share_interval, 
 from scalefair.moments import FoldMoments, Folds, Moments
 from scalefair.penalties import share_of_block
 
-NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS
-"""Mutual information looks for neighbours among at most so many rows."""
-
+NEIGHBOUR_ROWS = SURVEY_SAMPLE_ROWS  # Mutual information looks for neighbours among at most so many rows
 DISTANCE_ROWS = SURVEY_SAMPLE_ROWS
 """The distance correlation with several attributes together comes from at most so many rows."""
 
-DISTANCE_PARTS = 20
-"""Parts of that sample that are left out in turn for the standard error."""
-
-CONDITIONAL_ROWS = 3_000
-"""Independence given the target is tested on at most so many rows."""
-
-N_COMPONENTS = 200
-"""Most features of each variable for HSIC, NOCCO and distances, as in their functions."""
+DISTANCE_PARTS = 20  # Parts of that sample that are left out in turn for the standard error
+CONDITIONAL_ROWS = 3_000  # Independence given the target is tested on at most so many rows
+N_COMPONENTS = 200  # Most features of each variable for HSIC, NOCCO and distances, as in their functions
 
 
 @dataclass(frozen=True)
@@ -93,8 +86,7 @@ MEASURE_NAMES = (
     "hsic_pvalue", CONDITIONAL,
 )  # fmt: skip
 
-WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)
-"""Not defined for weighted rows."""
+WITHOUT_WEIGHTS = (INFORMATION, "hsic_pvalue", CONDITIONAL)  # Not defined for weighted rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,26 +185,22 @@ def _features_of(
             length_scale="median", size=settings.n_sensitive_components, random_state=settings.seed,
         )  # fmt: skip
         features["share"] = shared, share_columns(shared, min(5, pair.n_rows // 2))
-    kinds = {FROM_MOMENTS[name][0] for name in names if _from_features(name, pair)}
+    kinds = {FROM_MOMENTS[name][0] for name in names if _origin(name, pair) == "moments"}
     if "kernel" in kinds:
         features["kernel"] = feature_pair(pair, n_components=N_COMPONENTS), ()
-    if "distance" in kinds and not _from_sample("distance_correlation", pair):
+    if "distance" in kinds:
         features["distance"] = distance_features(pair, N_COMPONENTS), ()
     return features
 
 
-def _from_features(name: str, pair: Pair) -> bool:
-    """Return True if a measure comes from moments of features, which several measures share."""
+def _origin(name: str, pair: Pair) -> str:
+    """Return what a measure comes from: a sample, moments of features that several measures share, or rows."""
+    if name == "distance_correlation" and len(pair.b.columns) > 1 and pair.n_rows > DISTANCE_ROWS:
+        return "sample"  # features of all rows would cost more than all other measures
     if name == "hsic_pvalue":
-        return takes_moments(pair)
+        return "moments" if takes_moments(pair) else "rows"
     many = pair.n_rows > MAX_EXACT_HSIC_ROWS and name in ("normalized_hsic", "hsic", "nocco")
-    return name in FROM_MOMENTS and (many or not pair.in_memory)
-
-
-def _from_sample(name: str, pair: Pair) -> bool:
-    """Return True for the measure whose features of all rows would cost more than all others."""
-    several = len(pair.b.columns) > 1
-    return name == "distance_correlation" and several and pair.n_rows > DISTANCE_ROWS
+    return "moments" if name in FROM_MOMENTS and (many or not pair.in_memory) else "rows"
 
 
 def second_pass(
@@ -260,9 +248,9 @@ def measure(
     elif name == INFORMATION:
         value = measures.mutual_information(pair, None, max_rows=NEIGHBOUR_ROWS)
         return Measurement(name, value, min(pair.n_rows, NEIGHBOUR_ROWS))
-    elif _from_sample(name, pair):
+    elif (origin := _origin(name, pair)) == "sample":
         return _sampled_distance(pair, surveyed.plan.settings.confidence)
-    elif not _from_features(name, pair):
+    elif origin == "rows":
         options = {"eps": settings.eps} if name == "nocco" else {"random_state": settings.seed}
         value = IN_MEMORY[name](pair, None, **options)
     else:

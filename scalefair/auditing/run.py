@@ -31,11 +31,8 @@ from scalefair.measures.group_rows import Missing, open_audit
 from scalefair.measures.group_statistics import SURVEY_SAMPLE_ROWS, GroupSettings, SurveyedRows, survey_groups
 from scalefair.measures.groups import MIN_GROUP_SIZE, GroupGaps, group_frames
 
-MIN_AUDIT_ROWS = 20
-"""With fewer rows neither mutual information nor tests of independence are meaningful."""
-
-MAX_NAMED_GROUPS = 5
-"""Small groups that a warning names."""
+MIN_AUDIT_ROWS = 20  # With fewer rows neither mutual information nor tests of independence are meaningful
+MAX_NAMED_GROUPS = 5  # Small groups that a warning names
 
 
 def audit(

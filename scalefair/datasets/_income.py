@@ -72,8 +72,7 @@ STREAMS = (
 """One sequence of random numbers each; the order is part of the table."""
 
 
-LEAST = 2.0**-54
-"""Below the least positive number drawn: it keeps 0 from becoming -inf."""
+LEAST = 2.0**-54  # Below the least positive number drawn: it keeps 0 from becoming -inf
 
 
 def _uniform(key: int, start: int, stop: int, stream: str) -> Array:

@@ -25,8 +25,7 @@ PREDICTORS = (
     estimators.FairKernelClassifierCV, estimators.FairKernelRegressorCV,
     estimators.FairGPRegressor, estimators.FairGPClassifier,
 )  # fmt: skip
-MISSING = "<missing>"
-"""A missing text in an input, which has no null; a missing number is NaN."""
+MISSING = "<missing>"  # A missing text in an input, which has no null; a missing number is NaN
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:

@@ -15,8 +15,7 @@ from scalefair.features.base import Filler, LengthScaleMap, seed_of
 from scalefair.features.landmarks import fitted_kernel
 from scalefair.kernels import Kernel
 
-LARGEST_ANGLE = {8: 1e13, 4: 1e6}
-"""Angles whose rounding error is below 0.1, by the size of a number in bytes."""
+LARGEST_ANGLE = {8: 1e13, 4: 1e6}  # Angles whose rounding error is below 0.1, by the size of a number in bytes
 
 
 class RandomFourier(LengthScaleMap):

@@ -16,11 +16,8 @@ from scalefair.errors import check_count
 from scalefair.kernels.base import Kernel, LengthScale, as_rows
 from scalefair.kernels.exact import Categorical, Linear
 
-MAX_ROWS = 10_000
-"""Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale."""
-
-WEIGHT_ROUNDING = 1e-10
-"""Share of the total that summing up millions of weights may be off by."""
+MAX_ROWS = 10_000  # Beyond this the pairs alone need more than 400 MB; a sample gives the same length scale
+WEIGHT_ROUNDING = 1e-10  # Share of the total that summing up millions of weights may be off by
 
 
 @dataclass(frozen=True)
@@ -353,8 +350,7 @@ def median_length_scale(X: Any, weight: Any = None, metric: str = "l2") -> float
         )
     if weights.min() == weights.max():  # ten times as fast without a sort
         distances.partition(half := len(distances) // 2)
-        below = distances[:half].max() if len(distances) % 2 == 0 else distances[half]
-        middle = np.array([below, distances[half]])
+        middle = np.array([distances[half] if len(distances) % 2 else distances[:half].max(), distances[half]])
     else:
         products = np.concatenate([w * weights[i:] for i, w in enumerate(weights, 1)])
         middle = weighted_middle(distances, products if apart is None else products[apart])

@@ -12,8 +12,7 @@ from scipy.special import expit, logsumexp, softmax
 from scalefair._typing import Array
 from scalefair.losses.base import Loss, Start, check_domain
 
-INSIDE = 1e-12, 1.0 - 1e-12
-"""Where a share is moved to from 0 and 1, at which log odds are infinite."""
+INSIDE = 1e-12, 1.0 - 1e-12  # Where a share is moved to from 0 and 1, at which log odds are infinite
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,8 @@ from scalefair.kernels import Categorical, Kernel
 from scalefair.measures._pair import Pair, Variable
 from scalefair.moments import ALL_ROWS, FoldMoments, Folds, Moments
 
-TOLERANCE = 1e-9
-"""Landmarks are added until so much of the trace of the sample's Gram matrix is left."""
-
-CHUNK_ROWS = 8192
-"""Rows that a thread takes at a time."""
-
+TOLERANCE = 1e-9  # Landmarks are added until so much of the trace of the sample's Gram matrix is left
+CHUNK_ROWS = 8192  # Rows that a thread takes at a time
 MAX_BLOCK_NUMBERS = 2**19
 """Numbers in the feature rows that are computed at a time: many, since moments of all folds are added each time."""
 

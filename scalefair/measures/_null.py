@@ -23,24 +23,15 @@ from scalefair.measures._features import FeaturePair, PivotMap, feature_pair, gr
 from scalefair.measures._pair import Pair
 from scalefair.moments import Moments
 
-NEGLIGIBLE_VARIANCE = 1e-6
-"""Part of the variance whose weights are merged into one of the same mean and variance."""
-
+NEGLIGIBLE_VARIANCE = 1e-6  # Part of the variance whose weights are merged into one of the same mean and variance
 MAX_TERMS = 2**17
 """Most terms of the inversion; only a single weight, whose characteristic function falls slowly,
 comes near them."""
 
-MAX_DENSE_TEST_ROWS = 3000
-"""Most rows whose n×n Gram matrices are formed, 72 MB each."""
-
-MAX_ROWS_IN_MEMORY = 20_000
-"""Most rows whose features are stored for the terms of order 1/n of the null distribution."""
-
-FEW_TEST_ROWS = 60
-"""Below this the spectral null is not close enough, and permutations cost next to nothing."""
-
-MAX_TABLE_CELLS = 400
-"""Up to so many pairs of distinct values HSIC jumps from one table to the next."""
+MAX_DENSE_TEST_ROWS = 3000  # Most rows whose n×n Gram matrices are formed, 72 MB each
+MAX_ROWS_IN_MEMORY = 20_000  # Most rows whose features are stored for the terms of order 1/n of the null distribution
+FEW_TEST_ROWS = 60  # Below this the spectral null is not close enough, and permutations cost next to nothing
+MAX_TABLE_CELLS = 400  # Up to so many pairs of distinct values HSIC jumps from one table to the next
 
 Order = NDArray[np.int64]
 Draw = Callable[[np.random.Generator], Order]

@@ -24,9 +24,7 @@ from scalefair.kernels import Kernel
 from scalefair.kernels.stationary import NAMES, plain_name
 from scalefair.measures.bounds import ERROR_ROWS
 
-MAX_GROUPS = 1000
-"""Combinations of categories beyond which groups are too small, or the column an identifier."""
-
+MAX_GROUPS = 1000  # Combinations of categories beyond which groups are too small, or the column an identifier
 PAIR_METHODS = ("auto", "exact", "features")
 
 

@@ -27,8 +27,7 @@ Counts = NDArray[np.int64]
 MAX_EXACT_DISTANCE_ROWS = 10_000
 """Up to so many rows of several columns, method="auto" compares every pair."""
 
-MIN_SQUARED_DISTANCES = 1e-280
-"""Sums of squared distances below this have lost digits to underflow."""
+MIN_SQUARED_DISTANCES = 1e-280  # Sums of squared distances below this have lost digits to underflow
 
 
 def distance_correlation(

@@ -46,11 +46,8 @@ OTHERS = {
 }
 """Names of the parts of f that are no columns of X, by block of the rows."""
 
-CUTOFF = 1e-10
-"""Directions of the correlation matrix of X below it are duplicates of others."""
-
-COMPONENTS = 100
-"""Landmarks of the map of one attribute alone."""
+CUTOFF = 1e-10  # Directions of the correlation matrix of X below it are duplicates of others
+COMPONENTS = 100  # Landmarks of the map of one attribute alone
 
 
 def explain_share(

@@ -17,9 +17,7 @@ from scalefair.data.frames import Column, Kind
 from scalefair.data.sources import ChunkSource, Scan, is_dask
 from scalefair.errors import CannotJudgeError, InputError
 
-MAX_LEVELS = 1000
-"""A category with more levels is an identifier: so many groups cannot be compared."""
-
+MAX_LEVELS = 1000  # A category with more levels is an identifier: so many groups cannot be compared
 MISSING_LEVEL = "(missing)"
 
 Missing = Literal["error", "group", "drop"]
@@ -196,22 +194,19 @@ def read_attributes(
                 column=column.name,
             )
         gap = (MISSING_LEVEL,) * bool(column.n_missing and missing == "group")
-        given = column, bins.get(column.name), gap
         is_text = column.kind == "categorical"
+        values = {*column.levels} if is_text else {column.spread.low, column.spread.high}
+        if len(values) == 1 and not gap:
+            raise CannotJudgeError(
+                f"sensitive column {column.name!r} is {values.pop()!r} in every row: nothing can depend on it; drop it"
+            )
+        given = column, bins.get(column.name), gap
         attributes.append(_read_levels(*given) if is_text else _read_numbers(*given, survey.n_present))
     return tuple(attributes)
 
 
-def _check_varies(name: str, values: set[Any], gap: tuple[str, ...]) -> None:
-    if len(values) == 1 and not gap:
-        raise CannotJudgeError(
-            f"sensitive column {name!r} is {values.pop()!r} in every row, so nothing can depend on it: drop it"
-        )
-
-
 def _read_levels(column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...]) -> Attribute:
     name, levels = column.name, sorted(column.levels)
-    _check_varies(name, {*levels}, gap)
     if edges is not None:
         raise ValueError(f"bins[{name!r}]: the column holds categories, not numbers; drop it")
     if len(levels) > MAX_LEVELS:
@@ -224,7 +219,6 @@ def _read_levels(column: ColumnStatistics, edges: Sequence[float] | None, gap: t
 
 def _read_numbers(column: ColumnStatistics, edges: Sequence[float] | None, gap: tuple[str, ...], n: int) -> Attribute:
     name, kind = column.name, column.kind
-    _check_varies(name, {column.spread.low, column.spread.high}, gap)
     if edges is not None:
         inner = np.asarray(edges, dtype=np.float64)
         if inner.ndim != 1 or not len(inner) or not (np.diff(inner) > 0).all():

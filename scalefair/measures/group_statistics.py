@@ -19,17 +19,10 @@ from scalefair.data.survey import without_gaps
 from scalefair.errors import CannotJudgeError, check_choice
 from scalefair.measures.group_rows import Attribute, AuditRows, Missing, read_attributes
 
-MAX_CELLS = 10_000
-"""More intersections than this would fill the memory, and could not be compared."""
-
-PASS_ROWS = 16384
-"""Rows per chunk of the second pass."""
-
-SURVEY_SAMPLE_ROWS = 20_000
-"""Rows that bins of streamed predictions are learnt from."""
-
-N_BINS = 2048
-"""Streamed predictions are counted between so many quantiles of a sample."""
+MAX_CELLS = 10_000  # More intersections than this would fill the memory, and could not be compared
+PASS_ROWS = 16384  # Rows per chunk of the second pass
+SURVEY_SAMPLE_ROWS = 20_000  # Rows that bins of streamed predictions are learnt from
+N_BINS = 2048  # Streamed predictions are counted between so many quantiles of a sample
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ from scalefair.measures.group_metrics import CountedGroups, Estimate, Gap, Mask,
 from scalefair.measures.group_rows import AuditRows, Missing, open_audit
 from scalefair.measures.group_statistics import GroupSettings, survey_groups
 
-MIN_GROUP_SIZE = 30
-"""Groups with fewer rows are called small."""
-
+MIN_GROUP_SIZE = 30  # Groups with fewer rows are called small
 GROUP_COLUMNS = ("attribute", "group", "metric", "count", "weight", "value", "low", "high", "small")
 
 GAP_COLUMNS = (

@@ -19,14 +19,9 @@ from scalefair.moments import Moments
 MAX_EXACT_HSIC_ROWS = 4000
 """Up to so many rows in memory, method="auto" compares every pair."""
 
-MAX_DENSE_NOCCO_ROWS = 5000
-"""Most rows whose n×n matrices `nocco` decomposes."""
-
-MIN_UNBIASED_ROWS = 4
-"""Rows whose quadruples an unbiased estimate takes."""
-
-TILE_ROWS = 512
-"""Rows and columns of a tile: two tiles of float64 take 4 MB."""
+MAX_DENSE_NOCCO_ROWS = 5000  # Most rows whose n×n matrices `nocco` decomposes
+MIN_UNBIASED_ROWS = 4  # Rows whose quadruples an unbiased estimate takes
+TILE_ROWS = 512  # Rows and columns of a tile: two tiles of float64 take 4 MB
 
 
 def hsic(

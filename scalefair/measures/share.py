@@ -33,8 +33,7 @@ STEPS_BELOW = 2
 The error of ĝ is of second order in what the ridge takes from it, that of the share of first.
 """
 
-MAX_ALONE = 0.5
-"""Share of rows that may be alone in their group."""
+MAX_ALONE = 0.5  # Share of rows that may be alone in their group
 
 
 def explained_share(

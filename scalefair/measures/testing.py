@@ -22,14 +22,9 @@ TEST_METHODS = ("auto", "permutation", "gamma", "spectral", "features")
 
 CONDITIONAL_METHODS = ("auto", "permutation", "features")
 
-MIN_TEST_ROWS = 6
-"""With fewer rows there are too few pairings for a small p-value."""
-
-RIDGES = np.logspace(-8, 0, 17)
-"""What the ridge of the regressions on c is chosen from."""
-
-MIN_CONDITIONAL_ROWS = 20
-"""With fewer rows nothing can be learnt about c."""
+MIN_TEST_ROWS = 6  # With fewer rows there are too few pairings for a small p-value
+RIDGES = np.logspace(-8, 0, 17)  # What the ridge of the regressions on c is chosen from
+MIN_CONDITIONAL_ROWS = 20  # With fewer rows nothing can be learnt about c
 
 
 @dataclass(frozen=True)

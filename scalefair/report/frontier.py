@@ -28,9 +28,7 @@ from scalefair.solve.limit import NotAttainableError
 SLIDER_LIMITS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 """Limits on the explained share, of which those that matter are positions of the slider."""
 
-CUT = 0.5
-"""From here on a prediction of 0 or 1 is a positive decision."""
-
+CUT = 0.5  # From here on a prediction of 0 or 1 is a positive decision
 NO_LIMIT = "no limit"
 
 

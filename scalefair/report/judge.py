@@ -24,12 +24,8 @@ from scalefair.measures.groups import gaps_of_models
 from scalefair.report.position import DEPENDENCE, SHARE, Entry, Position, audit_entries, normal_ends
 from scalefair.report.rates import RANGES, calibration, distributions, impact_ratios
 
-MIN_TESTED = 20
-"""Rows that a test of independence takes at least."""
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Of the predictions of each group."""
-
+MIN_TESTED = 20  # Rows that a test of independence takes at least
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # Of the predictions of each group
 OF_DECISIONS = ("selection_rate", "true_", "false_", "accuracy", "equalized_odds")
 """How the names of measures of decisions begin; all others are of predictions."""
 

@@ -41,8 +41,7 @@ if find_spec("matplotlib") is None:  # checked before the fit; loaded after it, 
     raise ModuleNotFoundError("the figures of a report need matplotlib", name="matplotlib")
 
 MODEL = "model.scalefair"
-WIDTH = 4.5
-"""Inches: narrow, so that the text of a figure can still be read on a phone."""
+WIDTH = 4.5  # Inches: narrow, so that the text of a figure can still be read on a phone
 MAX_INPUTS = 20
 
 _TAG = re.compile(r"<[^>]*>")

@@ -18,8 +18,7 @@ SHARE = "explained_share"
 DEPENDENCE = ("hsic_pvalue", "normalized_hsic", "distance_correlation", "mutual_information")
 """Measures of dependence; 0 means independent for all but p-values."""
 
-CONTRIBUTION = "contribution"
-"""Of an input, the group of the entry, to the explained share."""
+CONTRIBUTION = "contribution"  # Of an input, the group of the entry, to the explained share
 
 
 class Entry(NamedTuple):

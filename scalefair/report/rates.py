@@ -12,14 +12,9 @@ from scalefair._typing import Array
 from scalefair.errors import CannotJudgeError
 from scalefair.measures import group_gaps
 
-LEVEL = 0.95
-"""Of all intervals of the page."""
-
-RANGES = (0.2, 0.4, 0.6, 0.8)
-"""Edges between ranges of probabilities."""
-
-N_BARS = 24
-"""Bars of the picture of a distribution."""
+LEVEL = 0.95  # Of all intervals of the page
+RANGES = (0.2, 0.4, 0.6, 0.8)  # Edges between ranges of probabilities
+N_BARS = 24  # Bars of the picture of a distribution
 
 
 class Distribution(NamedTuple):

@@ -19,11 +19,8 @@ from scalefair.moments.products import CrossMoments
 from scalefair.report.judge import Outputs
 from scalefair.report.problem import ReportRows
 
-STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""Weights about the one that a model has."""
-
-DECISION_LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Limits on the rates of decisions, as positions of the slider."""
+STEPS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # Weights about the one that a model has
+DECISION_LIMITS = (0.01, 0.02, 0.05, 0.1, 0.2)  # Limits on the rates of decisions, as positions of the slider
 
 
 def outputs(model: Any, X: Any) -> Outputs:

@@ -11,9 +11,7 @@ from scalefair.report.frontier import Frontier
 from scalefair.report.numbers import as_percent, fixed, number, table_percent
 from scalefair.report.position import Entry, Position
 
-WORSE = 0.005
-"""A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse."""
-
+WORSE = 0.005  # A measure between 0 and 1 that grows by more, and by more than 1/√n, got worse
 GROWING = (
     "mutual_information",
     "normalized_hsic",

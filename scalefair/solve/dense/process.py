@@ -30,8 +30,7 @@ from scalefair.solve.gp import profile
 from scalefair.solve.gp.distribution import positive_part
 from scalefair.solve.gp.evidence import checked, scale_bounds, search
 
-START_NOISE = 0.1
-"""σ² where the search starts, in units of the variance of y; a starts at its deviation."""
+START_NOISE = 0.1  # σ² where the search starts, in units of the variance of y; a starts at its deviation
 
 
 def offset_of(rows: Any) -> Array:
