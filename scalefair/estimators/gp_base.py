@@ -35,6 +35,7 @@ from scalefair.solve.ridge.path import GridScores, choose
 # Of K_ZZ, relative to its diagonal: fixed, so that the evidence is a smooth function of θ
 JITTER = 1e-8
 FULL_JITTER = 1e-10  # the same where every row is a landmark
+LEAST_WEIGHT = 0.1  # mean weight of a row below which weights were probably not meant as counts
 
 
 class Process(OnFolds):
@@ -113,6 +114,9 @@ class Process(OnFolds):
 
     def _start(self, training: Training, nystroem: type[Nystroem] = Nystroem) -> Rows:
         """Return the rows with the maps where the search starts, learnt on the sample."""
+        if (mean := float(np.mean(training.sample.weights))) < LEAST_WEIGHT:
+            what = f"weights count as observations of a Gaussian process, and their mean is {mean:.3g}"
+            warnings.warn(f"sample_weight: {what}; multiply them by {1 / mean:.3g} for one a row", stacklevel=6)
         jitter = FULL_JITTER if training.spec.is_exact else JITTER
         phi = input_map(training, nystroem, whitening="cholesky", cutoff=jitter)
         psi = sensitive_map(training)
@@ -130,7 +134,7 @@ class Process(OnFolds):
                 f"converged ({search.message}); raise max_iter={self.max_iter}, or tol"
             )
         for sentence in sentences:
-            warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=6)  # the caller of `fit`
         maps = {} if fit.phi is None else {"phi_": fit.phi, "moments_": fit.moments}
         return {
             "_design": design, "_one_target": training.one_target, "_input_names": inputs,

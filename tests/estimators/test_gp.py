@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from scalefair import FairGPRegressor, FairKernelRidge
+from scalefair import FairGPClassifier, FairGPRegressor, FairKernelRidge
 from scalefair.maps import Identity, Nystroem, RandomFourier
 from tests import naive
 from tests.naive import close
@@ -152,6 +154,17 @@ def test_the_mean_is_the_ridge_fit_of_centred_targets(phi, penalty, eta):
 
 
 # Invariances
+
+
+@pytest.mark.parametrize("kind", [FairGPRegressor, FairGPClassifier])
+def test_weights_that_add_up_to_one_are_counted_as_one_observation_not_silently(kind):
+    X, s = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    model = kind(eta=0.5, n_components=10, max_iter=2, random_state=0)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        model.fit(X, X[:, 0] > 0, sensitive_features=s, sample_weight=np.full(60, 1 / 60))
+    (said,) = [one for one in caught if one.category is UserWarning]
+    assert "multiply them by 60 " in str(said.message)
+    assert said.filename == __file__  # the line that called fit
 
 
 @pytest.mark.parametrize("kind", ["exact", "nystroem", "fourier", "linear"])
