@@ -40,11 +40,11 @@ from scalefair.features.base import whitened
 from scalefair.features.mixed import mixed_map, units_of
 from scalefair.measures.bounds import share_distributions
 from scalefair.moments import Moments
-from scalefair.penalties import normalized, variance_of
+from scalefair.penalties import normalized, size_of_block, variance_of
 from scalefair.solve.fit import Spec
 from scalefair.solve.limit import path_etas
 from scalefair.solve.ridge.direct import fit_ridge
-from scalefair.solve.ridge.path import Spectrum, side_by_side
+from scalefair.solve.ridge.path import Spectrum, grid
 from scalefair.solve.ridge.system import System
 
 ROWS, SIZES = 200_000, (500, 2000, 8000)
@@ -215,9 +215,9 @@ def student(population: Population, at: Any, seed: int) -> Any:
     units, n = {"psi": units_of(population.psi)}, float(safety.sum())
     fit = Moments.of_rows(parts[0], np.ones(len(parts[0]["y"])), units)
     system = System.build(fit)
-    path = Spectrum.of(system).at(ALPHA)
-    etas = path_etas(path, max(LIMITS))
-    B = side_by_side(system, path.coef(etas)[None], etas, rescaled=True)
+    spectrum = Spectrum.of(system)
+    etas = path_etas(spectrum.at(ALPHA), max(LIMITS))
+    B = grid(spectrum, np.array([ALPHA]), etas, size_of_block(fit, "y"))
     error = np.mean((parts[0]["y"] - fit.mean("y") - (parts[0]["phi"] - fit.mean("phi")) @ B) ** 2, axis=0)
     found = []
     for part in parts:
