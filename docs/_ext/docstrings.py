@@ -9,6 +9,7 @@ from itertools import pairwise
 
 _LITERAL = re.compile(r"(``.+?``|`[^`]+`(?:_|)|:\w+:`[^`]+`)")
 _PARAMETER = re.compile(r"^(\s*\*{0,2}\w[\w, *]* : )(.*)")
+_ITEM = re.compile(r"^(\s*)(\w)([.)])(?=\s|$)")
 _REQUEST = re.compile(r"set_\w+_request|get_metadata_routing")
 
 
@@ -19,6 +20,7 @@ def _escaped(text):
 
 
 def _escape_line(line):
+    line = _ITEM.sub(r"\1\2\\\3", line)  # "V." is a symbol, "A. Name" a name: no lists
     parts = _LITERAL.split(line)
     return "".join(part if odd % 2 else _escaped(part) for odd, part in enumerate(parts))
 
@@ -57,9 +59,12 @@ def escape(_app, _what, _name, _obj, _options, lines):
 
 
 def skip(_app, _what, name, obj, _skip, _options):
-    """Leave out members whose home is another package."""
+    """Leave out members whose home is another package, and fields, which the signature names."""
     function = getattr(obj, "fget", None) or getattr(obj, "__func__", None) or obj
-    home = getattr(function, "__module__", None) or ""
+    owner = getattr(function, "__objclass__", None) or function
+    home = getattr(owner, "__module__", None) or ""
+    if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number"):
+        return True
     if _REQUEST.fullmatch(name) or (home and not home.startswith("scalefair")):
         return True
     return None

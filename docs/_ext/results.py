@@ -24,6 +24,8 @@ LONG = 40
 """Lines beyond which a table of the list of all is a link only."""
 FOLDED = 20
 """Lines beyond which a table is folded, to be opened by a click."""
+WIDE = 11
+"""Columns beyond which the cells of a table stand closer, to fit on a page."""
 TITLES = {
     "control": "Parity given the outcome",
     "core": "Speed and memory of the core",
@@ -102,7 +104,7 @@ def _table(rows):
     group += [nodes.colspec(colwidth=1) for _ in range(width)]
     group += nodes.thead("", _row(rows[0], width))
     group += nodes.tbody("", *[_row(row, width) for row in rows[1:]])
-    return nodes.table("", group, classes=["table", "table-sm"])
+    return nodes.table("", group, classes=["table", "table-sm", *["table-wide"] * (width > WIDE)])
 
 
 def folded(rows):

@@ -172,10 +172,9 @@ class Process(OnFolds):
 
         Returns
         -------
-        data frame with the columns
-            input : name; of the encoded columns where X was encoded
-            length_scale : θ_j
-            relevance : (sd_j/θ_j)², the squared spread of the input in units of its length scale
+        data frame
+            Columns *input*: its name, of the encoded columns where X was encoded; *length_scale*: θ_j; *relevance*:
+            (sd_j/θ_j)², the squared spread of the input in units of its length scale.
         """
         check_is_fitted(self)
         names, theta = self._input_names, np.exp(self.theta_[: -len(self._others)])

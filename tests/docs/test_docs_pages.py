@@ -72,7 +72,7 @@ def test_every_public_class_lists_its_parameters(room):
     module = import_module(f"scalefair{room}")
     classes = [each for name in module.__all__ if isclass(each := getattr(module, name))]
     for cls in classes:
-        if not issubclass(cls, tuple | Exception):  # named tuples show their fields
+        if not issubclass(cls, tuple | Exception):  # named tuples name their fields in the signature
             text = cls.__doc__ or ""
             names = [name for name in signature(cls).parameters if name not in ("args", "kwargs")]
             known = re.findall(r"^ {4}\*{0,2}(\w+(?:, \w+)*)(?: :|$)", text, re.M)
@@ -223,3 +223,39 @@ def test_rows_of_a_benchmark_table_can_be_chosen(monkeypatch):
     assert selected(rows, "data=a") == [["s", "error"], ["seen", "1"], ["hidden", "3"]]
     assert selected(rows, "data=a; s=hidden") == [["error"], ["3"]]
     assert selected(rows, "") == rows
+
+
+def test_wide_benchmark_tables_stand_closer(monkeypatch):
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    results = import_module("results")
+    for width in (results.WIDE, results.WIDE + 1):
+        table = results._table([["a"] * width] * 2)
+        assert ("table-wide" in table["classes"]) == (width > results.WIDE)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("V.", "V\\."),
+        ("    2.", "    2\\."),
+        ("A. Name et al. (2017). Title.", "A\\. Name et al. (2017). Title."),
+        ("k. More of them: less variance.", "k\\. More of them: less variance."),
+        ("A.b and 2.5 stay.", "A.b and 2.5 stay."),
+        ("- a point", "- a point"),
+        (">>> V. x", ">>> V. x"),
+    ],
+)
+def test_symbols_at_the_start_of_a_docstring_are_no_lists(monkeypatch, written, read):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    lines = ["Text.", "", written]
+    import_module("docstrings").escape(None, "class", "", None, None, lines)
+    assert lines[-1] == read
+
+
+def test_pages_of_named_tuples_do_not_list_what_python_says_of_fields(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    skip, entry = import_module("docstrings").skip, import_module("scalefair.report").Entry
+    left_out = {name for name in dir(entry) if skip(None, "", name, getattr(entry, name), None, None)}
+    assert {"count", "index", "attribute", "value"} <= left_out
+    assert "error" not in left_out
