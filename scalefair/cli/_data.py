@@ -167,6 +167,9 @@ class Data:
                 return False
         if n_rows < 2:
             raise InputError(f"{self.name}: the table has one row", "give at least two")
+        if len(numbers) == 1:
+            what = f"--target: column {target!r} is {numbers.pop():g} in every row"
+            raise InputError(what, "give a target that varies", column=target, where="--target")
         return True
 
 

@@ -256,6 +256,14 @@ def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     return out
 
 
+def expect_numbers(X: Any, known: Iterable[str] | None = None) -> None:
+    """Raise InputError for a column of a frame, of those `known` in fit, that is neither numeric nor boolean."""
+    if isinstance(from_native(X), nw.DataFrame):
+        for column in columns(X):
+            if column.kind != "boolean" and (known is None or column.name in known):
+                column.expect("numeric")
+
+
 def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> DataFrame:
     """Return a pandas data frame, the form of every result table."""
     # Imported late, here and below: `import scalefair` must not wait for pandas.
@@ -272,9 +280,9 @@ def pandas_dtype(name: str) -> Any:
 
 
 def from_native(X: Any) -> Any:
-    """Return a frame or series of narwhals; anything else is returned unchanged."""
-    if isinstance(X, np.ndarray):
-        return X  # to ask narwhals takes longer than a small array
+    """Return a frame or series of narwhals, also for rows of dates; anything else is returned unchanged."""
+    if isinstance(X, np.ndarray):  # to ask narwhals takes longer than a small array
+        return _from_array(X, one_column=False) if X.ndim == 2 and X.dtype.kind in "mM" else X
     try:
         found = nw.from_native(X, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:

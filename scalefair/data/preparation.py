@@ -41,6 +41,7 @@ class Preparation:
                 x = self.encoder.encode(x)
             else:
                 names = frames.column_names(x)
+                frames.expect_numbers(x)
                 x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)
                 # Rows of a stream, or beside hidden columns, have not been checked before.
                 check_finite("X", x, names=names)

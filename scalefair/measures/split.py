@@ -78,12 +78,12 @@ class Split:
             H[:, -1] = -H.sum(axis=1)
             slopes = csr_array(H.reshape(len(H), -1).T)
         P = root.T @ m.covariance(names, names) @ root
-        # [tr(S_ll S) + tr(S_lf S_lf)] / (tr S)²: the variance of products of noise, shape (k,)
+        # [tr(S_ll S) + tr(S_lf S_lf)] / (tr S)²: the variance of products of noise, shape (k,), ≥ 0 but for rounding
         S, cross = m.covariance("f", "f"), m.covariance("phi", "f").reshape(k, t, t)
         own = np.einsum("ltlu->ltu", m.covariance("phi", "phi").reshape(k, t, k, t))
         both = np.einsum("ltu,tu->l", own, S) + np.einsum("ltu,lut->l", cross, cross)
         return cls(
-            values, variance, float(np.trace(P)), np.sum(P**2) * both / np.trace(S) ** 2,
+            values, variance, float(np.trace(P)), np.sum(P**2) * np.maximum(both, 0.0) / np.trace(S) ** 2,
             csr_array(W.T), attributes.T.tocsr(), (R @ root.T, along @ root.T), control, slopes,
         )  # fmt: skip
 

@@ -141,6 +141,13 @@ def test_one_row_and_as_many_classes_as_rows(table, tmp_path):
         scalefair.FairKernelClassifier(eta=0).fit(data[["age"]], data["pay"])
 
 
+def test_a_target_that_is_the_same_number_in_every_row_is_no_class(table, tmp_path):
+    table.assign(pay=3.5).to_csv(tmp_path / "t.csv", index=False)
+    message = refuse("fit", tmp_path / "t.csv", *FIT)
+    assert "--target: column 'pay' is 3.5 in every row" in message
+    assert "class" not in message
+
+
 @pytest.mark.filterwarnings("ignore:The number of unique classes", "ignore:.*cells in the first rows")
 @pytest.mark.parametrize("decimals", [1, 5])
 def test_one_odd_cell_does_not_make_classes_of_a_numeric_target(table, tmp_path, decimals):
