@@ -49,11 +49,11 @@ class CellError(InputError):
 
 
 class CsvOptionError(InputError):
-    """A csv file that can be read with another `value` of an `option`."""
+    """A csv file that can be read with another `value` of an `option`, or `otherwise`."""
 
-    def __init__(self, what: str, option: str, value: str, **about: str) -> None:
-        super().__init__(what, f"give {option}={value!r}", **about)
-        self.option, self.value = option, value
+    def __init__(self, what: str, option: str, value: str, otherwise: str = "", **about: str) -> None:
+        super().__init__(what, f"give {option}={value!r}{otherwise}", **about)
+        self.option, self.value, self.otherwise = option, value, otherwise
 
 
 class UnsavableError(InputError):

@@ -270,7 +270,7 @@ def _option_for(error: InputError) -> str:
     if isinstance(error, CellError):
         return f"repair the cell, or read it as text with --text {shlex.quote(error.column)}"
     if isinstance(error, CsvOptionError):
-        return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}"
+        return f"give --{error.option} {'$' if error.value == chr(9) else ''}{error.value!r}{error.otherwise}"
     return reduce(lambda text, pair: re.sub(pair[0], pair[1], text), OPTIONS.items(), error.remedy)
 
 

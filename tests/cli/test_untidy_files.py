@@ -112,6 +112,40 @@ def test_one_odd_cell_is_said_to_make_text_of_numbers(table, tmp_path):
         scalefair.scan_csv(path, column_types={"age": "string"})
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{:,.2f}", "1,0"),
+        ("€{:.2f}", "€"),
+        ("{:.2f} %", " %"),
+        ("{:,.0f}".replace(",", "_"), None),  # no mark that anybody writes
+    ],
+)
+def test_numbers_with_signs_or_thousands_are_said_to_be_text(table, tmp_path, written, shown):
+    path = tmp_path / "t.csv"
+    table.assign(age=[written.format(1000 + age) for age in table["age"]]).to_csv(path, index=False)
+    said = notes(path)
+    if shown is None:
+        assert "plain numbers" not in said
+    else:
+        assert said.count("'age'") == 1
+        assert f"{shown}" in said.partition("'age'")[2]
+        assert "write plain numbers, as 1234.5" in said
+        assert "plain numbers" not in notes(path, "--text", "age")
+
+
+def test_a_mark_between_thousands_is_not_taken_for_a_decimal_mark(table, tmp_path):
+    path = tmp_path / "t.csv"
+    table.assign(age=[f"{1000 * age:,}" for age in table["age"]]).to_csv(path, index=False)
+    first = f"{1000 * table['age'][0]}"
+    said = refuse("fit", path, *FIT)
+    assert f"give --decimal ',', or write {first} if it separates thousands" in said
+    with refused("decimal=','", f"or write {first}", error=CsvOptionError):
+        scalefair.scan_csv(path)
+    table.to_csv(path, index=False, sep=";", decimal=",")
+    assert "separates" not in refuse("fit", path, *FIT, "--delimiter", ";")
+
+
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_an_index_without_a_name_is_left_out(table, tmp_path, name):
     path = tmp_path / "t.csv"

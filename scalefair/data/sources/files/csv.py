@@ -39,6 +39,9 @@ _DELIMITERS = (",", ";", "\t", "|")  # what tables are written with
 _SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
 _NUMBER, _WITH_COMMA = (rf"^\s*[-+]?\d+({mark}\d+)?([eE][-+]?\d+)?\s*$" for mark in (r"\.", ","))
+_THOUSANDS = r"^\s*[-+]?\d{1,3}([,.]\d{3})+\s*$"
+# With marks between thousands, a currency or a percent sign
+_DRESSED = r"^\s*[-+]?\s*[$€£¥]?\s*\d+([,.' \x{A0}\x{202F}]\d{3})*([,.]\d+)?\s*[%$€£¥]?\s*$"
 
 
 class CsvFiles(Files):
@@ -127,7 +130,7 @@ class CsvFiles(Files):
     def _lasting_type(self, where: str, field: pa.Field, batch: pa.RecordBatch) -> pa.DataType:
         """Return the type for all rows: whole numbers at first may be followed by others."""
         if _is_row_number(field.name):
-            what = f"{where}: column {field.name!r} is an index of rows and is left out"
+            what = f"{where}: column {field.name!r} has no name and is left out, as an index of rows"
             warnings.warn(what, stacklevel=2)
         elif pa.types.is_binary(field.type):  # which pyarrow reads without a word
             what = f"{where}: column {field.name!r} is not {self.encoding.upper()}"
@@ -145,8 +148,11 @@ class CsvFiles(Files):
         if len(marked) and pc.sum(pc.or_(numbers, others)).as_py() >= most:
             mark = "," if self.decimal == "." else "."
             cell = f"{marked[0].as_py()!r}, where {mark!r} looks like a decimal mark"
-            what = f"{where}: column {name!r} has {cell}"
-            raise CsvOptionError(what, "decimal", mark, column=name, where=where)
+            what, thousands = f"{where}: column {name!r} has {cell}", ""
+            if pc.all(pc.match_substring_regex(marked, _THOUSANDS)).as_py():
+                thousands = f", or write {marked[0].as_py().replace(mark, '')} if it separates thousands"
+            raise CsvOptionError(what, "decimal", mark, thousands, column=name, where=where)
+        dressed = cells.filter(pc.and_not(pc.match_substring_regex(cells, _DRESSED), numbers))
         if len(cells) / 2 < known < len(cells):
             odd = cells.filter(pc.invert(numbers))[0].as_py()
             warnings.warn(
@@ -154,6 +160,9 @@ class CsvFiles(Files):
                 f"are numbers; read as text because of {odd!r}; correct or clear such cells",
                 stacklevel=2,
             )
+        elif len(dressed) and len(dressed) + known >= most:
+            what = f"{where}: column {name!r}: cells such as {dressed[0].as_py()!r} are read as text"
+            warnings.warn(f"{what}; write plain numbers, as 1234{self.decimal}5", stacklevel=2)
 
     def _type(self, column: str) -> pa.DataType:
         return self._types[column]
