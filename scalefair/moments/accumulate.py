@@ -318,10 +318,8 @@ class Rows:
             size = -(-per_thread // -(-per_thread // most))
         start = partial(MomentAccumulator, design, folds, min(rows, size), cache)
         watched = self.progress and self.progress.watched(self.source, size, self.n_rows)
-        # Alone, BLAS would wake its threads for every block of rows. Around several threads there must be no limit:
-        # they are counted by what the caller leaves to BLAS.
-        lone = source.n_threads == 1 or (isinstance(source, ArraySource) and source.n_rows <= size)
-        with watched or nullcontext(self.source) as source, one_blas_thread() if lone else nullcontext():
+        # Alone, too: BLAS would wake its threads for every block of rows.
+        with watched or nullcontext(self.source) as source, one_blas_thread():
             if checkpoint is None:
                 moments: FoldMoments = source.fold(start, size)
             else:

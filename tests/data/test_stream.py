@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from scalefair._hash import row_hash
 from scalefair.data.sources import ArraySource
-from scalefair.data.sources.threads import available_threads, one_blas_thread, run_threads
+from scalefair.data.sources.threads import available_threads, one_blas_thread, one_of_many, run_threads
 from tests.errors import refused
 from tests.faults import blas_threads
 from tests.tables import Seen
@@ -162,6 +162,19 @@ def test_threads_follow_the_limit_of_blas():
     with threadpool_limits(1, user_api="blas"):
         assert available_threads() == 1
     assert available_threads() >= 1
+
+
+def test_our_own_limit_leaves_a_pass_its_threads_but_not_one_of_several_threads():
+    usual = available_threads()
+    with one_blas_thread():
+        assert available_threads() == usual
+        assert run_threads(lambda _: available_threads(), 2, threading.Event()) == [1, 1]
+    with one_of_many():
+        assert available_threads() == 1
+        assert set(blas_threads()) == {1}
+    with threadpool_limits(1, user_api="blas"), one_blas_thread():
+        assert available_threads() == 1
+    assert available_threads() == usual
 
 
 def test_blas_is_held_inside_and_given_back(usual_threads):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scalefair._typing import Array, Chunk, WithColumns
 from scalefair.data import frames
 from scalefair.data.sources.base import ArraySource, Change, finite_columns, weights
-from scalefair.data.sources.threads import one_blas_thread
+from scalefair.data.sources.threads import one_of_many
 from scalefair.errors import LostWorkersError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def read_rows(blocks: list[Block], *pieces: Any) -> list[Chunk]:
 def fold_rows(shared: Shared, blocks: list[Block], *pieces: Any) -> Any:
     """Feed all rows to one accumulator and return its result."""
     job: Job = shared.value
-    with one_blas_thread():
+    with one_of_many():
         accumulator = job.start()
         for block in assembled(blocks, pieces):
             for chunk in job.chunks(block):
@@ -181,7 +181,7 @@ def map_rows(shared: Shared, blocks: list[Block], shape: tuple[int, ...], *piece
     (block,) = assembled(blocks, pieces)
     if block.n_rows == 0:
         return np.empty((0, *shape))
-    with one_blas_thread():
+    with one_of_many():
         function = job.start()
         return np.concatenate([function(chunk) for chunk in job.chunks(block)], dtype=np.float64)
 

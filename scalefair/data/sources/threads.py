@@ -2,7 +2,8 @@
 
 Chunks of a pass, folds and permutations each have a thread of their own, with BLAS limited to one.
 So are folds' matrices of up to `SMALL` columns, side by side, and one alone of up to `ALONE`; larger
-ones get all of BLAS. A limit that the caller sets (threadpoolctl, joblib, dask) holds throughout.
+ones get all of BLAS. A limit that the caller sets (threadpoolctl, joblib, dask) holds throughout; our own
+says nothing about the threads of a pass inside, but one of several threads starts no more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecut
 from contextlib import contextmanager
 from functools import cache
 from mmap import mmap
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, local
 from threading import enumerate as living_threads
 from time import sleep
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,14 @@ SMALL, ALONE = 2000, 1000
 
 TINY = 32  # columns up to which BLAS starts no threads, so that no limit is needed
 
+
+class _Own(local):
+    """What each thread has for itself."""
+
+    is_one_of_many = False  # that work side by side, so that it starts no more
+
+
+_own = _Own()
 _lock = Lock()
 _users: set[object] = set()
 _limit: _Limit | None = None
@@ -39,7 +48,12 @@ def _controller() -> Any:
 
 
 def available_threads() -> int:
-    """Cores this process may use, and no more than BLAS may: joblib and dask limit that."""
+    """Cores this process may use, and no more than the caller leaves to BLAS: joblib and dask limit that."""
+    limit = _limit
+    if _own.is_one_of_many:
+        return 1
+    if limit is not None:  # our own, which does not count
+        return limit.before
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every operating system
@@ -58,6 +72,7 @@ class _Limit(NamedTuple):
     thread: Thread
     is_set: Event
     end: Event
+    before: int  # threads that were available
 
 
 def _limit_until(is_set: Event, end: Event) -> None:
@@ -72,8 +87,8 @@ def _limit_until(is_set: Event, end: Event) -> None:
 
 def _forget() -> None:
     """Reset the state in a forked process, which has no other threads."""
-    global _lock, _users, _limit
-    _lock, _users, _limit = Lock(), set(), None
+    global _lock, _users, _limit, _own
+    _lock, _users, _limit, _own = Lock(), set(), None, _Own()
 
 
 if hasattr(os, "register_at_fork"):
@@ -97,7 +112,7 @@ def one_blas_thread(columns: int = ALONE) -> Iterator[None]:
             if len(_users) == 1:
                 events = Event(), Event()
                 thread = Thread(target=_limit_until, args=events, daemon=True)
-                _limit = _Limit(thread, *events)
+                _limit = _Limit(thread, *events, available_threads())
                 with _starting(1):
                     thread.start()
                     _limit.is_set.wait()
@@ -125,6 +140,18 @@ def _leave(user: object) -> None:
             _limit = None
 
 
+@contextmanager
+def one_of_many() -> Iterator[None]:
+    """Work in this thread alone, beside others: with one thread of BLAS, and no more of ours."""
+    before = _own.is_one_of_many
+    _own.is_one_of_many = True
+    try:
+        with one_blas_thread():
+            yield
+    finally:
+        _own.is_one_of_many = before
+
+
 def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
     """Return [work(0), …] of as many threads; `stop` is set if one fails or the user interrupts."""
     if threads == 1:
@@ -136,6 +163,7 @@ def run_threads(work: Callable[[int], T], threads: int, stop: Event) -> list[T]:
         begin.wait()
         if abandoned.is_set():
             raise CancelledError
+        _own.is_one_of_many = True  # until this thread ends, with the pool
         return work(number)
 
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:

@@ -136,7 +136,7 @@ class FoldModels:
         """Return the fits of all parts at some points, by a few passes."""
         problem, size = self.problem, self.parts[-1].theta.size
         tol = TOLERANCE * problem.whole.units(self.parts[-1])[1]
-        with one_blas_thread(size):  # not around a pass, which would have one thread
+        with one_blas_thread(size):
             slices = {
                 alpha: [Slice(*both, alpha) for both in zip(problem.parts, self.parts, strict=True)]
                 for alpha in dict.fromkeys(point.alpha for point in points)
@@ -146,14 +146,13 @@ class FoldModels:
                 for point in points
                 for k, slice_ in enumerate(slices[point.alpha])
             ]
-        for _ in range(MAX_PASSES):
-            open_ = [fit for fit in fits if not fit.is_near(tol)]
-            if not open_:
-                break
-            theta = np.stack([fit.trial for fit in open_])
-            left_out = problem.left_out[[fit.part for fit in open_]]
-            sums = problem.evaluate(FoldScores(theta, left_out))
-            with one_blas_thread(size):
+            for _ in range(MAX_PASSES):
+                open_ = [fit for fit in fits if not fit.is_near(tol)]
+                if not open_:
+                    break
+                theta = np.stack([fit.trial for fit in open_])
+                left_out = problem.left_out[[fit.part for fit in open_]]
+                sums = problem.evaluate(FoldScores(theta, left_out))
                 for fit, *seen in zip(open_, sums.values, sums.gradient, sums.held_out, strict=True):
                     fit.see(*seen)
         K = len(problem.tested)
