@@ -259,3 +259,9 @@ def test_pages_of_named_tuples_do_not_list_what_python_says_of_fields(monkeypatc
     left_out = {name for name in dir(entry) if skip(None, "", name, getattr(entry, name), None, None)}
     assert {"count", "index", "attribute", "value"} <= left_out
     assert "error" not in left_out
+
+
+def test_ten_lines_are_ten_lines():
+    text = (ROOT / "README.md").read_text("utf-8").partition("## Ten lines\n")[2]
+    code = docs_pages.blocks(text)[0].code
+    assert len([line for line in code.splitlines() if line.strip()]) == 10
