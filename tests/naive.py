@@ -326,7 +326,7 @@ def share_of_groups(f, groups, weight):
 
 
 def share_distribution(f, Psi, *, eps=0.0, weight=None):
-    """θ̂, its error, tr Ω, tr Ω², n Var e₁ and its degrees of freedom, row by row.
+    """θ̂, its error, tr Ω, tr Ω², n Var e₁, its degrees of freedom and skewness, row by row.
 
     ĉ = Cov(f, z)/sd(f), z = (C + ε)^(−1/2)(ψ − mean); Ω = E[e² zzᵀ]/Var f with the residual e of
     the regression of f on ψ, each square divided by 1 − leverage; u = [2gf̃ − g² − θf̃²]/Var f.
@@ -361,6 +361,7 @@ def share_distribution(f, Psi, *, eps=0.0, weight=None):
         "squares": np.trace(Omega @ Omega),
         "along": spread(x),
         "freedom": max(2 * n / (kurtosis - 1), 2.0),
+        "skew": p @ (x - p @ x) ** 3 / spread(x) ** 1.5,
     }
 
 

@@ -7,8 +7,9 @@ With c = Cov(f, z)/sd(f) for attributes z of unit covariance the share is θ = |
 e₁ along c, e₂ across it. Far from 0 the first term decides, and |ĉ|² is normal with the variance Var(u)/n, u = [2gf̃ −
 g² − θf̃²]/Var f the influence of a row; near 0 it is a weighted sum of χ², with mean tr Ω/n, which chance explains, and
 variance 2 tr Ω²/n². Both are kept: e₁ has Student's distribution, with as many degrees of freedom as its estimated
-variance has (rare groups and heavy tails leave few), and |e₂|² that of a χ² of its mean and variance. A bound is the
-share at which the statistic falls below what was observed with a given probability.
+variance has (rare groups and heavy tails leave few), after Hall's transformation, which takes away what the skewness of
+the influences does to it (rows of a rare group are few and far out), and |e₂|² that of a χ² of its mean and variance. A
+bound is the share at which the statistic falls below what was observed with a given probability.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LEAST_FREEDOM = 2.0  # Degrees of freedom of Student's distribution at least
 LEAST_VARIANCE = 1e-12  # Of the influence of rows, in units of Var f: where s determines f there is none
 MAX_PRODUCTS = 2e7  # Products of a row's features for Ω at most: of many features, fewer rows
 MAX_NEEDED = 1e4  # At most so many times the available rows are recommended
-PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom")  # What a distribution holds of each predictor
+PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom", "skew")  # What a distribution holds of each predictor
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
@@ -55,10 +56,12 @@ class ShareDistribution:
     along: Array  # n Var e₁ = Var(u)/4θ, of the sample
     freedom: Array  # its degrees of freedom
     parts: int = 1  # folds, each of which corrects its own share for chance
+    skew: Array | float = 0.0  # skewness of the influences on e₁
 
     def __getitem__(self, at: Any) -> ShareDistribution:
         """Return some of the predictors."""
-        return replace(self, **{name: vars(self)[name][at] for name in PREDICTORS})
+        own = {name: np.broadcast_to(vars(self)[name], self.share.shape)[at] for name in PREDICTORS}
+        return replace(self, **own)
 
     def at_rows(self, rows: float) -> ShareDistribution:
         """Return what so many rows would say, if the share were 0 or as estimated."""
@@ -77,10 +80,11 @@ class ShareDistribution:
         # Across c, and along it between the folds, there is only chance.
         mean = np.maximum(K * self.noise - self.along, 0.0) / n
         variance = 2 * np.maximum(K * self.squares - self.along**2, 0.0) / n**2
-        ends = [stdtr(self.freedom, (end - root) / deviation) for end in (-statistic, statistic)]
+        tilt = self.skew / (6 * np.sqrt(n))
+        ends = [stdtr(self.freedom, _upright((end - root) / deviation, tilt)) for end in (-statistic, statistic)]
         half = (ends[1] - ends[0]) / 2
         p = ends[0] + half + half * _NODES[:, None]
-        e = deviation * stdtrit(self.freedom, p)
+        e = deviation * _tilted(stdtrit(self.freedom, p), tilt)
         left = statistic**2 - (root + e) ** 2
         # P(X ≤ left) for X = aχ²_k of this mean and variance; where there is none, left ≥ 0.
         some = (mean > 0) & (variance > 0)
@@ -115,6 +119,17 @@ class ShareDistribution:
             passes = one.at_rows(middle).probability(limit)[0] <= 1 - confidence
             low, high = (low, middle) if passes else (middle, high)
         return float(high)
+
+
+def _upright(x: Array, tilt: Array) -> Array:
+    """Return what is distributed like a studentised mean of symmetric rows (P. Hall, 1992), increasing in x."""
+    return np.asarray(x + tilt + 2 * tilt * x**2 + 4 / 3 * tilt**2 * x**3)
+
+
+def _tilted(t: Array, tilt: Array) -> Array:
+    """Return the x of that t."""
+    k = np.where(np.abs(tilt) < 1e-6, 1.0, tilt)
+    return np.where(k == tilt, (np.cbrt(1 + 6 * k * (t - k)) - 1) / (2 * k), t - tilt)
 
 
 def share_distributions(
@@ -177,28 +192,29 @@ class _Problem:
         noise = h @ scatter
         share = raw - noise / n
         parts = (self._sum(part) / variance for part in (g * self.left, g**2, self.F**2))
-        error, along, freedom = self._influence(raw, share, *parts)
+        error, along, freedom, skew = self._influence(raw, share, *parts)
         error = np.sqrt(error + 2 * np.sum((space.values / ridge) ** 2) / n**2)
         # tr Ω², Ω = Σ_i scatter_i z_i z_iᵀ
         some = slice(int(np.clip(MAX_PRODUCTS // self.Z.shape[1] ** 2, 1000, len(self.Z))))
         Z, factor = (self.Z / np.sqrt(ridge))[some], len(self.Z) / len(self.Z[some])
         omegas = (Z.T @ (factor * column[:, None] * Z) for column in scatter[some].T)
         squares = np.array([np.sum(omega**2) for omega in omegas])
-        return ShareDistribution(share, error, n, noise, squares, along, freedom)
+        return ShareDistribution(share, error, n, noise, squares, along, freedom, skew=skew)
 
     def _influence(
         self, raw: Array, share: Array, product: Array, own: Array, square: Array
-    ) -> tuple[Array, Array, Array]:
-        """Var(u)/n, u = 2gf̃ − g² − θf̃²; Var(u)/4θ at the θ of the sample; and its freedom.
+    ) -> tuple[Array, Array, Array, Array]:
+        """Var(u)/n, u = 2gf̃ − g² − θf̃²; Var(u)/4θ at the θ of the sample; its freedom; and the skewness of u.
 
         A variance has 2n/(kurtosis − 1) degrees of freedom.
         """
         n, known = self.moments.effective_rows, np.where(raw > 0, raw, 1.0)
         x = (product - own / 2 - known * square / 2) / np.sqrt(known)
+        x = x - self.p @ x
         along = np.maximum(self._variance(x), LEAST_VARIANCE)
-        spread = self._variance((x - self.p @ x) ** 2) / along**2
+        spread = self._variance(x**2) / along**2
         freedom = np.maximum(2 * n / np.maximum(spread, LEAST_VARIANCE), LEAST_FREEDOM)
-        return self._variance(2 * product - own - share * square) / n, along, freedom
+        return self._variance(2 * product - own - share * square) / n, along, freedom, self.p @ x**3 / along**1.5
 
     def _variance(self, values: Array) -> Array:
         """Weighted variance of columns."""

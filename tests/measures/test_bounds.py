@@ -7,7 +7,7 @@ import pytest
 
 from scalefair.features import OneHot
 from scalefair.features.mixed import all_columns, units_of
-from scalefair.measures.bounds import ShareDistribution, pooled, share_distributions
+from scalefair.measures.bounds import ShareDistribution, _tilted, _upright, pooled, share_distributions
 from scalefair.moments import Moments
 from tests import naive
 
@@ -91,6 +91,22 @@ def test_probabilities_are_those_of_simulated_statistics(share, parts):
     p = found.probability(share)
     np.testing.assert_allclose(p[observed > 0], np.array([0.05, 0.3, 0.8])[observed > 0], atol=0.02)
     assert (p >= [0.03, 0.28, 0.78]).all()
+
+
+def test_skewed_rows_make_no_bound_too_small():
+    """The mean of few rows, some of them far out, lies too low when its standard error is small, too."""
+    x = np.random.default_rng(2).exponential(size=(100_000, 40)) - 1
+    deviation = x.std(axis=1)
+    t = np.sqrt(40) * x.mean(axis=1) / deviation
+    tilt = np.mean((x - x.mean(axis=1, keepdims=True)) ** 3, axis=1) / deviation**3 / (6 * np.sqrt(40))
+    upright = _upright(t, tilt)
+    assert np.mean(t < -1.645) > 0.09
+    assert np.mean(upright < -1.645) < 0.075
+    np.testing.assert_allclose(_tilted(upright, tilt), t, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(_tilted(_upright(t, 1e-9), 1e-9), t, atol=1e-6)
+    one = np.ones(1)
+    plain = ShareDistribution(0.02 * one, one, 500, one, one, one, 50 * one)
+    assert replace(plain, skew=3 * one).upper(0.95)[0] > plain.upper(0.95)[0]
 
 
 def test_luck_does_not_certify_what_the_rows_cannot_tell():
