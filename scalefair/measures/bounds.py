@@ -39,7 +39,7 @@ LEAST_FREEDOM = 2.0  # Degrees of freedom of Student's distribution at least
 LEAST_VARIANCE = 1e-12  # Of the influence of rows, in units of Var f: where s determines f there is none
 MAX_PRODUCTS = 2e7  # Products of a row's features for Ω at most: of many features, fewer rows
 MAX_NEEDED = 1e4  # At most so many times the available rows are recommended
-PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom", "skew")  # What a distribution holds of each predictor
+PREDICTORS = ("share", "error", "noise", "squares", "along", "freedom", "skew")  # What is held of each predictor
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
