@@ -256,12 +256,16 @@ def to_numpy(X: Any, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     return out
 
 
-def expect_numbers(X: Any, known: Iterable[str] | None = None) -> None:
-    """Raise InputError for a column of a frame, of those `known` in fit, that is neither numeric nor boolean."""
-    if isinstance(from_native(X), nw.DataFrame):
-        for column in columns(X):
+def expect_numbers(X: Any, known: Iterable[str] | None = None) -> Any:
+    """Return `X`; InputError if a column, of those `known`, has dates or text, which numpy would make numbers of."""
+    if {getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", [""])} <= set(_NUMBERS):
+        return X  # pandas: for one row the rest takes a third of a prediction
+    frame = from_native(X)
+    if isinstance(frame, nw.DataFrame) and not all(d.is_numeric() for d in frame.schema.values()):
+        for column in columns(frame):
             if column.kind != "boolean" and (known is None or column.name in known):
                 column.expect("numeric")
+    return X
 
 
 def make_frame(data: Mapping[str, Sequence[Any] | NDArray[Any]]) -> DataFrame:

@@ -41,8 +41,8 @@ class Preparation:
                 x = self.encoder.encode(x)
             else:
                 names = frames.column_names(x)
-                frames.expect_numbers(x)
-                x = np.ascontiguousarray(x) if isinstance(x, np.ndarray) else frames.to_numpy(x)
+                is_array = isinstance(x, np.ndarray) and x.dtype.kind not in "mM"
+                x = np.ascontiguousarray(x) if is_array else frames.to_numpy(frames.expect_numbers(x))
                 # Rows of a stream, or beside hidden columns, have not been checked before.
                 check_finite("X", x, names=names)
             if self.single:

@@ -118,7 +118,7 @@ def _open_second(estimator: Any, given: TwoTables, is_table: bool) -> ChunkSourc
     elif is_table:
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
-        X = _numbers(estimator, X)
+        X = validate_data(estimator, frames.expect_numbers(X), **NUMBERS, reset=False)
     names = {"x": "sensitive_data[0]", "s": "sensitive_data[1]"}
     return open_rows(X, s, names=names, n_threads=estimator.n_jobs).source
 
@@ -239,16 +239,11 @@ def open_predict_rows(estimator: Any, X: Any, design: Design, **beside: Any) -> 
         validate_data(estimator, X, skip_check_array=True, reset=False)
     else:
         X = frames.drop_columns(X, hidden) if hidden else X
-        X = _numbers(estimator, X, ensure_all_finite="allow-nan" if gaps else True)
+        X = frames.expect_numbers(X, vars(estimator).get("feature_names_in_"))
+        X = validate_data(estimator, X, **NUMBERS, reset=False, ensure_all_finite="allow-nan" if gaps else True)
     if beside:
         return open_rows(X, **beside, n_threads=estimator.n_jobs).source
     return ArraySource(X, n_threads=estimator.n_jobs)
-
-
-def _numbers(estimator: Any, X: Any, **options: Any) -> Any:
-    """Return rows after those of fit, which had numbers only: scikit-learn would read dates as nanoseconds."""
-    frames.expect_numbers(X, vars(estimator).get("feature_names_in_"))
-    return validate_data(estimator, X, **NUMBERS, reset=False, **options)
 
 
 def _without_hidden(estimator: Any, X: Any, design: Design) -> tuple[Any, list[int]]:
@@ -312,8 +307,7 @@ def _validated(estimator: Any, X: Any, y: Any, *, table: bool, reset: bool, fini
         if reset and len(y) < 2:
             raise ValueError(f"X has {len(y)} sample(s), at least 2 are needed to fit")
     else:
-        if not reset:
-            frames.expect_numbers(X, vars(estimator).get("feature_names_in_"))
+        X = X if reset else frames.expect_numbers(X, vars(estimator).get("feature_names_in_"))
         options = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
         X, y = validate_data(estimator, X, y, **NUMBERS, **options, reset=reset, ensure_all_finite=finite)
     return X, np.asarray(y, dtype=np.float64)

@@ -91,8 +91,9 @@ def test_arrays_of_dates_are_days_as_frames_are():
         batches = FairRidge(unfairness=0.5).fit(BatchSource([(dates, Y, S)]), None)
         np.testing.assert_allclose(batches.predict(dates), model.predict(dates), rtol=1e-9)
     numbers = FairRidge(unfairness=0.5).fit(X.to_numpy(), Y, sensitive_features=S)
-    with refused("'x0'", "is datetime", "was numeric", error=InputError):
-        numbers.predict(D)
+    for later in (D, BatchSource([(D,)])):
+        with refused("'x0'", "is datetime", "was numeric", error=InputError):
+            numbers.predict(later)
 
 
 def test_on_the_command_line(tmp_path):
