@@ -134,11 +134,19 @@ class Moments:
                 "accumulate both with the same maps",
             )
 
+    def place(self, name: str) -> slice:
+        """Return the columns of z that a block is."""
+        start = 0
+        for block, width in self.blocks.items():
+            if block == name:
+                return slice(start, start + width)
+            start += width
+        raise KeyError(name)
+
     def span(self, *names: str) -> NDArray[np.intp]:
         """Return the columns of z that the named blocks are."""
-        starts = dict(zip(self.blocks, np.cumsum([0, *self.blocks.values()]), strict=False))
-        spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
-        return np.concatenate(spans)
+        places = [self.place(name) for name in names]
+        return np.concatenate([np.arange(at.start, at.stop) for at in places])
 
     @property
     def is_expected(self) -> bool:
@@ -182,8 +190,12 @@ class Moments:
         if rows == columns == "psi" and self.is_expected:  # of the groups, not of the rows
             pi = self.mean("psi")
             return np.diag(pi) - np.outer(pi, pi)
-        at = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
-        return np.asarray(self.scatter[np.ix_(*at)] / self.weight)
+        names = [(name,) if isinstance(name, str) else name for name in (rows, columns)]
+        if len(names[0]) == len(names[1]) == 1:  # a view is taken faster than a copy
+            at: Any = tuple(self.place(name) for (name,) in names)
+        else:
+            at = np.ix_(*(self.span(*some) for some in names))
+        return np.asarray(self.scatter[at] / self.weight)
 
     @staticmethod
     def accumulate(source: Any, phi: Any, psi: Any = None) -> Moments:
