@@ -345,15 +345,14 @@ def share_distribution(f, Psi, *, eps=0.0, weight=None):
     for i in range(len(f)):
         leverage = p[i] * (1 + Z[i] @ Z[i])
         Omega += p[i] * (centred[i] - g[i]) ** 2 / (1 - leverage) * np.outer(Z[i], Z[i]) / variance
-    share = raw - np.trace(Omega) / n
-    P = values[keep] / (values[keep] + eps)
+    share, P = raw - np.trace(Omega) / n, values[keep] / (values[keep] + eps)
 
     def spread(v):
         return p @ (v - p @ v) ** 2
 
     u = (2 * g * centred - g**2 - share * centred**2) / variance
     x = (2 * g * centred - g**2 - raw * centred**2) / variance / (2 * np.sqrt(raw))
-    kurtosis = p @ (x - p @ x) ** 4 / spread(x) ** 2
+    skew, kurtosis = (p @ (x - p @ x) ** k / spread(x) ** (k / 2) for k in (3, 4))
     return {
         "share": share,
         "error": np.sqrt(spread(u) / n + 2 * np.sum(P**2) / n**2),
@@ -361,7 +360,7 @@ def share_distribution(f, Psi, *, eps=0.0, weight=None):
         "squares": np.trace(Omega @ Omega),
         "along": spread(x),
         "freedom": max(2 * n / (kurtosis - 1), 2.0),
-        "skew": p @ (x - p @ x) ** 3 / spread(x) ** 1.5,
+        "skew": skew,
     }
 
 

@@ -80,11 +80,14 @@ class ShareDistribution:
         # Across c, and along it between the folds, there is only chance.
         mean = np.maximum(K * self.noise - self.along, 0.0) / n
         variance = 2 * np.maximum(K * self.squares - self.along**2, 0.0) / n**2
-        tilt = self.skew / (6 * np.sqrt(n))
-        ends = [stdtr(self.freedom, _upright((end - root) / deviation, tilt)) for end in (-statistic, statistic)]
-        half = (ends[1] - ends[0]) / 2
-        p = ends[0] + half + half * _NODES[:, None]
-        e = deviation * _tilted(stdtrit(self.freedom, p), tilt)
+        # t + τ + 2τt² + 4/3τ²t³ has Student's distribution, τ = skewness/6√n (P. Hall, 1992).
+        tilt, x = self.skew / (6 * np.sqrt(n)), (np.stack([-statistic, statistic]) - root) / deviation
+        first, last = stdtr(self.freedom, x + tilt + 2 * tilt * x**2 + 4 / 3 * tilt**2 * x**3)
+        half = (last - first) / 2
+        upright = stdtrit(self.freedom, first + half + half * _NODES[:, None])
+        k = np.where(np.abs(tilt) < 1e-6, 1.0, tilt)
+        tilted = np.where(k == tilt, (np.cbrt(1 + 6 * k * (upright - k)) - 1) / (2 * k), upright - tilt)
+        e = deviation * tilted
         left = statistic**2 - (root + e) ** 2
         # P(X ≤ left) for X = aχ²_k of this mean and variance; where there is none, left ≥ 0.
         some = (mean > 0) & (variance > 0)
@@ -119,17 +122,6 @@ class ShareDistribution:
             passes = one.at_rows(middle).probability(limit)[0] <= 1 - confidence
             low, high = (low, middle) if passes else (middle, high)
         return float(high)
-
-
-def _upright(x: Array, tilt: Array) -> Array:
-    """Return what is distributed like a studentised mean of symmetric rows (P. Hall, 1992), increasing in x."""
-    return np.asarray(x + tilt + 2 * tilt * x**2 + 4 / 3 * tilt**2 * x**3)
-
-
-def _tilted(t: Array, tilt: Array) -> Array:
-    """Return the x of that t."""
-    k = np.where(np.abs(tilt) < 1e-6, 1.0, tilt)
-    return np.where(k == tilt, (np.cbrt(1 + 6 * k * (t - k)) - 1) / (2 * k), t - tilt)
 
 
 def share_distributions(

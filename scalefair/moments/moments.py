@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate as running_sums
 from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Literal, Self
 
@@ -134,19 +135,11 @@ class Moments:
                 "accumulate both with the same maps",
             )
 
-    def place(self, name: str) -> slice:
-        """Return the columns of z that a block is."""
-        start = 0
-        for block, width in self.blocks.items():
-            if block == name:
-                return slice(start, start + width)
-            start += width
-        raise KeyError(name)
-
     def span(self, *names: str) -> NDArray[np.intp]:
         """Return the columns of z that the named blocks are."""
-        places = [self.place(name) for name in names]
-        return np.concatenate([np.arange(at.start, at.stop) for at in places])
+        starts = dict(zip(self.blocks, running_sums([0, *self.blocks.values()]), strict=False))
+        spans = [np.arange(starts[name], starts[name] + self.blocks[name]) for name in names]
+        return spans[0] if len(spans) == 1 else np.concatenate(spans)
 
     @property
     def is_expected(self) -> bool:
@@ -190,11 +183,10 @@ class Moments:
         if rows == columns == "psi" and self.is_expected:  # of the groups, not of the rows
             pi = self.mean("psi")
             return np.diag(pi) - np.outer(pi, pi)
-        names = [(name,) if isinstance(name, str) else name for name in (rows, columns)]
-        if len(names[0]) == len(names[1]) == 1:  # a view is taken faster than a copy
-            at: Any = tuple(self.place(name) for (name,) in names)
-        else:
-            at = np.ix_(*(self.span(*some) for some in names))
+        spans = [self.span(*((name,) if isinstance(name, str) else name)) for name in (rows, columns)]
+        at: Any = np.ix_(*spans)
+        if all(0 < len(one) == one[-1] - one[0] + 1 for one in spans):  # neighbours: a view, not a copy
+            at = tuple(slice(one[0], one[-1] + 1) for one in spans)
         return np.asarray(self.scatter[at] / self.weight)
 
     @staticmethod

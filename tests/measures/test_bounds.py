@@ -7,7 +7,7 @@ import pytest
 
 from scalefair.features import OneHot
 from scalefair.features.mixed import all_columns, units_of
-from scalefair.measures.bounds import ShareDistribution, _tilted, _upright, pooled, share_distributions
+from scalefair.measures.bounds import ShareDistribution, pooled, share_distributions
 from scalefair.moments import Moments
 from tests import naive
 
@@ -95,18 +95,17 @@ def test_probabilities_are_those_of_simulated_statistics(share, parts):
 
 def test_skewed_rows_make_no_bound_too_small():
     """The mean of few rows, some of them far out, lies too low when its standard error is small, too."""
-    x = np.random.default_rng(2).exponential(size=(100_000, 40)) - 1
-    deviation = x.std(axis=1)
-    t = np.sqrt(40) * x.mean(axis=1) / deviation
-    tilt = np.mean((x - x.mean(axis=1, keepdims=True)) ** 3, axis=1) / deviation**3 / (6 * np.sqrt(40))
-    upright = _upright(t, tilt)
-    assert np.mean(t < -1.645) > 0.09
-    assert np.mean(upright < -1.645) < 0.075
-    np.testing.assert_allclose(_tilted(upright, tilt), t, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(_tilted(_upright(t, 1e-9), 1e-9), t, atol=1e-6)
-    one = np.ones(1)
-    plain = ShareDistribution(0.02 * one, one, 500, one, one, one, 50 * one)
-    assert replace(plain, skew=3 * one).upper(0.95)[0] > plain.upper(0.95)[0]
+    n, size = 40, 0.01
+    x = np.random.default_rng(2).exponential(size=(20_000, n)) - 1
+    c, along = 0.2 + size * x.mean(axis=1), size**2 * x.var(axis=1)
+    skew = np.mean((x - x.mean(axis=1, keepdims=True)) ** 3, axis=1) / x.std(axis=1) ** 3
+    plain = ShareDistribution(c**2 - along / n, 0 * c, n, along, along**2, along, 1e6 + 0 * c)
+    refuted = [np.mean(one.probability(0.04) <= 0.05) for one in (plain, replace(plain, skew=skew))]
+    assert refuted[0] > 0.09
+    assert refuted[1] < 0.075
+    nearly = replace(plain, skew=1e-5).probability(0.04)
+    np.testing.assert_allclose(nearly, replace(plain, skew=1e-4).probability(0.04), atol=1e-4)
+    np.testing.assert_allclose(nearly, plain.probability(0.04), atol=1e-4)
 
 
 def test_luck_does_not_certify_what_the_rows_cannot_tell():
