@@ -21,7 +21,7 @@ HELD_OUT = 0.2
 MAX_HELD_OUT = 50_000
 MIN_ROWS = 50
 CHUNK_ROWS = 2**16  # Rows of files in memory at once
-HASHED_BYTES = 2**22
+HASHED_BYTES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
