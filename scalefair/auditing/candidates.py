@@ -24,6 +24,7 @@ from scalefair.auditing.certificate import LEAST_ROWS, Certificate, Claim, check
 from scalefair.data import Together
 from scalefair.data.folds import ALL_ROWS, Folds
 from scalefair.data.sources import ArraySource, ChunkSource, Sampler
+from scalefair.data.sources.threads import run_each
 from scalefair.errors import InputError
 from scalefair.features.design import Design, in_blocks
 from scalefair.features.exact import Identity
@@ -141,10 +142,13 @@ def judge(source: ChunkSource, design: Design, folds: Folds, candidates: Candida
     total = reduce(add, moments)
     check_calibration(total)
     fold = folds.of_rows(sample.rows)
-    outputs, size, parts = candidates.outputs, candidates.size, []
-    for k, own in enumerate(moments):
+
+    def of_fold(k: int) -> list[ShareDistribution]:
         chunk = sample.chunk.take(np.flatnonzero(fold == k))
-        parts.append(share_distributions(own, narrow.block_rows(chunk), chunk.weights, outputs=outputs, size=size))
+        given = narrow.block_rows(chunk), chunk.weights
+        return share_distributions(moments[k], *given, outputs=candidates.outputs, size=candidates.size)
+
+    parts = run_each(of_fold, len(moments))
     found = tuple(pooled(some) if len(some) > 1 else some[0] for some in zip(*parts, strict=True))
     said = functions_of(total), digest([total.offset, total.scatter]), digest(candidates)
     return Judgement(found, total.n_rows, *said)

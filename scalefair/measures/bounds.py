@@ -203,10 +203,11 @@ class _Problem:
         n, known = self.moments.effective_rows, np.where(raw > 0, raw, 1.0)
         x = (product - own / 2 - known * square / 2) / np.sqrt(known)
         x = x - self.p @ x
-        along = np.maximum(self._variance(x), LEAST_VARIANCE)
-        spread = self._variance(x**2) / along**2
+        squared = x * x
+        along = np.maximum(self.p @ squared, LEAST_VARIANCE)
+        spread, skew = self._variance(squared) / along**2, self.p @ (squared * x) / along**1.5
         freedom = np.maximum(2 * n / np.maximum(spread, LEAST_VARIANCE), LEAST_FREEDOM)
-        return self._variance(2 * product - own - share * square) / n, along, freedom, self.p @ x**3 / along**1.5
+        return self._variance(2 * product - own - share * square) / n, along, freedom, skew
 
     def _variance(self, values: Array) -> Array:
         """Weighted variance of columns."""
